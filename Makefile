@@ -1,0 +1,80 @@
+# BS-Spec. `make` lists what there is; every target sets itself up on its first run.
+
+PYTHON ?= python3
+PY     := .venv/bin/python
+export PATH := $(CURDIR)/.tools/verilator/bin:$(PATH)
+export PYTHONUNBUFFERED := 1
+
+# Options of the commands: CONFIG, OUT, LIB, BENCH, SEED, WAVES, SIM, FILES, JOBS, SLOW.
+config := $(or $(CONFIG),small)
+name   := $(basename $(notdir $(config)))
+out    := $(or $(OUT),build/verilog/$(name))
+files  := $(or $(FILES),tests/vectors/*.json)
+on      = $(filter-out 0 no off,$($(1)))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test sim vectors faults verilog area bench lint types unit quick format clean distclean
+
+help: ## list the targets (this)
+	@echo "BS-Spec: make TARGET [OPTION=value ...]"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo "CONFIG is tiny, small, paper or the path of a .toml; the first run of any target sets up .venv/."
+
+setup: ## make .venv/ and bring Verilator (other targets do it themselves)
+	@$(PYTHON) -I .ci/setup.py
+
+demo: setup ## the main job: real weights and prompts through the RTL (about 5 minutes)
+	@$(PY) -m sim.demo
+
+test: setup ## lint, types, unit tests, a quick form of every bench and vector
+	@passed=0; failed=0; bad=; \
+	for step in lint types unit quick; do \
+	  echo "== $$step"; \
+	  if $(MAKE) --no-print-directory $$step; then passed=$$((passed + 1)); \
+	  else failed=$$((failed + 1)); bad="$$bad $$step"; fi; \
+	done; \
+	if [ $$failed -gt 0 ]; then echo "make test: failed:$$bad (rerun one with: make STEP)"; fi; \
+	echo "$$passed passed, $$failed failed"; \
+	[ $$failed -eq 0 ]
+
+sim: setup ## all benches, or BENCH=name [SEED=n WAVES=1 CONFIG=c SIM=verilator|icarus]
+	@$(PY) -m sim.run $(if $(BENCH),--bench "$(BENCH)") $(if $(SEED),--seed "$(SEED)") $(if $(call on,WAVES),--waves) $(if $(CONFIG),--config "$(CONFIG)") $(if $(SIM),--sim "$(SIM)")
+
+vectors: setup ## FILES="a.json ...": vector files through both golden forms and the RTL
+	@$(PY) -m sim.vectors $(files)
+
+faults: setup ## plant deliberate faults one at a time; each must turn a bench red
+	@$(PY) -m sim.faults
+
+verilog: setup ## CONFIG=c OUT=folder: plain Verilog, its config and port list
+	@$(PY) -m hw.emit --config "$(config)" --out "$(out)"
+
+area: setup ## CONFIG=c [LIB=x.lib JOBS=2]: what each component costs
+	@$(PY) -m synth.area --config "$(config)" $(if $(LIB),--lib "$(LIB)") $(if $(JOBS),--jobs "$(JOBS)")
+
+bench: setup ## the model's speed beside torch's own matrix product
+	@$(PY) -m model.datapath.bench
+
+lint: setup ## ruff: lint and format
+	@$(PY) -m ruff check --quiet . && $(PY) -m ruff format --check --quiet . || { echo "make lint: see above; 'make format' repairs most"; exit 1; }
+
+types: setup ## mypy
+	@$(PY) -m mypy
+
+unit: setup ## pytest on both cores [SLOW=1 for all of them]
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 $(if $(call on,SLOW),,-m "not slow")
+
+quick: setup ## a quick form of the benches, vectors and faults
+	@$(PY) -m sim.run --quick
+	@$(PY) -m sim.vectors --quick $(files)
+	@$(PY) -m sim.faults --quick
+
+format: setup ## let ruff repair layout and imports
+	@$(PY) -m ruff check --quiet --fix . ; $(PY) -m ruff format .
+
+clean: ## remove what the commands built
+	@rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find hw model sim synth tests .ci -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## clean, and remove .venv/ and .tools/ too
+	@rm -rf .venv .tools .tools.unfinished
