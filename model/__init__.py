@@ -1,0 +1,1 @@
+"""The golden model: what the silicon must compute, and the decoding algorithm around it."""
