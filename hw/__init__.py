@@ -1,0 +1,1 @@
+"""The accelerator in Amaranth HDL: what is built in silicon."""

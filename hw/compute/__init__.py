@@ -1,0 +1,1 @@
+"""The compute core: aligner, LUT generator, BS-RAC lanes, MPU and the broadcast array."""

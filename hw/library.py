@@ -1,0 +1,134 @@
+"""Modules that are elaborated once and instantiated by name.
+
+Amaranth elaborates every submodule anew; the 32,768 lanes of the ``paper`` preset would take
+hours and hundreds of megabytes. Here a :class:`Unique` component has a fixed module name, a
+:class:`Library` collects the RTLIL of each name once, and a parent holds nothing but instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from amaranth.back import rtlil
+from amaranth.hdl import ClockSignal, Fragment, Instance, Module, ResetSignal, Value, ValueCastable
+from amaranth.hdl._ir import PortDirection
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+_active: ContextVar[Library | None] = ContextVar("library", default=None)
+
+
+class Unique(wiring.Component):
+    """A component that is emitted once, as ``module_name``, and instantiated by that name.
+
+    Subclasses set ``module_name`` (unique within one configuration) and ``label`` (the
+    component's name in reports), and say with ``sequential`` whether they have a clock.
+    """
+
+    module_name: str
+    label: str
+    sequential: bool = True
+
+
+class Library:
+    """The unique modules of one design: RTLIL, component labels and instance counts.
+
+    Attributes
+    ----------
+    modules : dict
+        Component of every module name, children before parents.
+    children : dict
+        For every module name, how often it instantiates each other module.
+    """
+
+    def __init__(self, edit: Callable[[str, Unique], None] | None = None) -> None:
+        self.modules: dict[str, Unique] = {}
+        self.children: dict[str, dict[str, int]] = {}
+        self._rtlil: dict[str, str] = {}
+        self._made: dict[Any, Unique] = {}
+        self._stack: list[str] = []
+        self._edit = edit
+
+    def get(self, component_class: type[Unique], *args: Any, **kwargs: Any) -> Unique:
+        """The one component of this class and parameters."""
+        key = (component_class, args, tuple(sorted(kwargs.items())))
+        if key not in self._made:
+            self._made[key] = component_class(*args, **kwargs)
+        return self._made[key]
+
+    def add(self, component: Unique) -> None:
+        """Elaborates ``component`` and all that it instantiates, each name once."""
+        name = component.module_name
+        if self._stack:
+            counts = self.children[self._stack[-1]]
+            counts[name] = counts.get(name, 0) + 1
+        if name in self.children:
+            if self.modules.get(name, component) is not component:
+                raise ValueError(f"two different components are both named {name!r}")
+            return
+        self.children[name] = {}
+        self._stack.append(name)
+        token = _active.set(self)
+        try:
+            ports = _ports(component)
+            if self._edit is not None:
+                self._edit(name, component)
+            fragment = Fragment.get(component, None)
+            text, _ = rtlil.convert_fragment(fragment, ports, name, emit_src=False)
+        finally:
+            _active.reset(token)
+            self._stack.pop()
+        self.modules[name] = component
+        self._rtlil[name] = text
+
+    def rtlil(self) -> str:
+        """RTLIL of all modules, children before parents."""
+        return "\n".join(self._rtlil[name] for name in self.modules)
+
+
+def flat_ports(component: Any) -> list[tuple[str, Any, Value]]:
+    """``(name, member, value)`` of all ports, names joined by two underscores."""
+    flat = []
+    for path, member, value in component.signature.flatten(component):
+        if isinstance(value, ValueCastable):
+            value = value.as_value()
+        flat.append(("__".join(map(str, path)), member, value))
+    return flat
+
+
+def _ports(component: Unique) -> dict[str, tuple[Value, PortDirection]]:
+    return {
+        name: (value, PortDirection.Input if member.flow == In else PortDirection.Output)
+        for name, member, value in flat_ports(component)
+    }
+
+
+def instantiate(
+    m: Module, name: str, component_class: type[Unique], *args: Any, **kwargs: Any
+) -> Any:
+    """Places a component into ``m`` as instance ``name`` and returns its interface.
+
+    Under an active :class:`Library` the component is made and emitted once, and this is an
+    instance of its module; without one (Amaranth's own simulator) it is made and becomes a
+    submodule. The returned object has the members of the component, to be driven and read by the
+    parent.
+    """
+    library = _active.get()
+    if library is None:
+        component = component_class(*args, **kwargs)
+        m.submodules[name] = component
+        return component
+    component = library.get(component_class, *args, **kwargs)
+    library.add(component)
+    interface = component.signature.flip().create(path=(name,))
+    ports: dict[str, Any] = {}
+    for port, member, value in flat_ports(interface):
+        # The interface is the parent's view: its outputs are the component's inputs.
+        ports[("o_" if member.flow == In else "i_") + port] = value
+    if component.sequential:
+        ports["i_clk"] = ClockSignal()
+        ports["i_rst"] = ResetSignal()
+    m.submodules[name] = Instance(component.module_name, **ports)
+    return interface

@@ -1,0 +1,168 @@
+"""Builds of emitted Verilog for a simulator, kept by content."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cocotb_tools.runner import get_runner
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "sim"
+SIMULATORS = ("verilator", "icarus")
+
+#: Verilator: warnings of generated code that say nothing (see docs/benches.md), and C++ that is
+#: compiled fast rather than optimised to the last, since most benches run for seconds.
+_VERILATOR_FLAGS = [
+    "-Wno-fatal",
+    "-Wno-lint",
+    "--timescale",
+    "1ns/1ps",
+    "--x-assign",
+    "unique",
+    "--x-initial",
+    "unique",
+    "--no-timing",
+    "-O3",
+    "--output-split",
+    "20000",
+    "-CFLAGS",
+    "-O1",
+    "--build-jobs",
+    "2",
+]
+
+
+# The Verilator that set-up brought, if it had to; make puts it on the PATH as well.
+os.environ["PATH"] = f"{ROOT / '.tools' / 'verilator' / 'bin'}:{os.environ.get('PATH', '')}"
+
+
+class SimulatorMissing(RuntimeError):
+    """The simulator is not installed; the message says how to get it."""
+
+
+def simulator_version(simulator: str) -> str:
+    """First line of the simulator's version text.
+
+    Raises
+    ------
+    SimulatorMissing
+        If it is not on the PATH.
+    """
+    command, hint = {
+        "verilator": (["verilator", "--version"], "make setup"),
+        "icarus": (["iverilog", "-V"], "apt install iverilog"),
+    }[simulator]
+    if shutil.which(command[0]) is None:
+        raise SimulatorMissing(f"{command[0]} is not installed: {hint}")
+    out = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return out.splitlines()[0] if out else simulator
+
+
+@dataclass(frozen=True)
+class Build:
+    """A compiled design.
+
+    Attributes
+    ----------
+    directory : Path
+    top : str
+    simulator : str
+    waves : bool
+    """
+
+    directory: Path
+    top: str
+    simulator: str
+    waves: bool
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def compile_design(
+    verilog: str,
+    top: str,
+    *,
+    simulator: str = "verilator",
+    waves: bool = False,
+    hierarchical: tuple[str, ...] = (),
+) -> Build:
+    """Compiles Verilog text, or finds the same text compiled before.
+
+    Parameters
+    ----------
+    verilog : str
+        All modules.
+    top : str
+        Module under test.
+    simulator : str
+        ``verilator`` or ``icarus``.
+    waves : bool
+        Build so that a run can write waves (VCD).
+    hierarchical : tuple of str
+        Modules that Verilator compiles once and links many times.
+
+    Raises
+    ------
+    SimulatorMissing
+        If the simulator is not installed.
+    RuntimeError
+        If the build fails; the message names the log.
+    """
+    version = simulator_version(simulator)
+    for module in hierarchical:
+        verilog = verilog.replace(
+            f"module {module}(", f"module {module} /*verilator hier_block*/ (", 1
+        )
+    flags = list(_VERILATOR_FLAGS) if simulator == "verilator" else []
+    if simulator == "verilator":
+        if waves:
+            flags += ["--trace", "--trace-structs"]
+        if hierarchical:
+            flags += ["--hierarchical"]
+    key = hashlib.sha256(
+        "\0".join([verilog, top, version, str(waves), *flags]).encode()
+    ).hexdigest()[:16]
+    directory = BUILD / f"{top}-{simulator}-{key}"
+    done = directory / "done"
+    with _locked(BUILD / f"{directory.name}.lock"):
+        if not done.exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True)
+            source = directory / "design.v"
+            source.write_text(verilog)
+            log = directory / "build.log"
+            if ccache := shutil.which("ccache", path=str(ROOT / ".venv" / "bin")):
+                os.environ.setdefault("OBJCACHE", ccache)
+                os.environ.setdefault("CCACHE_DIR", str(ROOT / "build" / "ccache"))
+                os.environ.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")
+                os.environ.setdefault("CCACHE_NOHASHDIR", "1")
+                os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
+            try:
+                get_runner(simulator).build(
+                    sources=[source],
+                    hdl_toplevel=top,
+                    build_dir=directory,
+                    build_args=flags,
+                    waves=False,
+                    always=True,
+                    log_file=log,
+                    timescale=("1ns", "1ps") if simulator == "icarus" else None,
+                )
+            except (SystemExit, subprocess.CalledProcessError, RuntimeError) as error:
+                raise RuntimeError(f"{simulator} cannot build {top}: see {log}") from error
+            done.touch()
+    return Build(directory, top, simulator, waves)

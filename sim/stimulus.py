@@ -1,0 +1,151 @@
+"""Tiles for the benches: random ones with the corners that hide faults."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hw.config import Config
+from sim.words import Array
+
+#: Kinds of tiles; each is drawn for whole tiles, many are mixed in one run.
+KINDS = (
+    "plain",
+    "wide",
+    "subnormal",
+    "outlier",
+    "zero_groups",
+    "zero_rows",
+    "dead",
+    "maximum",
+    "cancelling",
+    "sparse",
+    "far_apart",
+)
+
+
+@dataclass
+class Tile:
+    """One tile as it enters the core.
+
+    Attributes
+    ----------
+    activations : (t_m, 64) uint16, BF16 codes
+    exponents : (64,) uint8
+    signs, magnitudes : (64, 64) ``[k, n]``; magnitudes below ``2**(p - 1)``
+    p, midpoint, first, last, context, fp32, rows : as in the tile's word
+    scales : (64,) uint8 or None
+    """
+
+    activations: Array
+    exponents: Array
+    signs: Array
+    magnitudes: Array
+    p: int
+    midpoint: int = 0
+    first: int = 1
+    last: int = 1
+    context: int = 0
+    fp32: int = 0
+    rows: int = 0
+    scales: Array | None = field(default=None)
+
+
+def bf16(rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int) -> Array:
+    """BF16 codes with exponent fields ``low .. high`` and random signs and mantissas."""
+    exponent = rng.integers(low, high + 1, shape)
+    mantissa = rng.integers(0, 128, shape)
+    sign = rng.integers(0, 2, shape)
+    return ((sign << 15) | (exponent << 7) | mantissa).astype(np.uint16)
+
+
+def tile(config: Config, rng: np.random.Generator, kind: str, p: int) -> Tile:
+    """One tile of a kind; single-tile output by default, all rows."""
+    t_m = config.t_m
+    top = (1 << (p - 1)) - 1
+    activations = bf16(rng, (t_m, 64), 118, 130)
+    exponents = rng.integers(116, 126, 64).astype(np.uint8)
+    signs = rng.integers(0, 2, (64, 64))
+    magnitudes = rng.integers(0, top + 1, (64, 64))
+    if kind == "wide":
+        activations = bf16(rng, (t_m, 64), 1, 254)
+        exponents = rng.integers(1, 255, 64).astype(np.uint8)
+    elif kind == "subnormal":
+        activations = bf16(rng, (t_m, 64), 0, 2)
+        exponents = rng.integers(0, 4, 64).astype(np.uint8)
+    elif kind == "outlier":
+        row = rng.integers(0, t_m)
+        activations[row, rng.integers(0, 64)] = bf16(rng, (), 150, 160)
+        exponents[rng.integers(0, 64)] = 140
+    elif kind == "zero_groups":
+        exponents[rng.random(64) < 0.5] = 0
+    elif kind == "zero_rows":
+        activations[rng.random(t_m) < 0.5] = 0
+        activations[rng.random((t_m, 64)) < 0.3] = 0x8000
+    elif kind == "dead":
+        exponents[:] = 0
+    elif kind == "maximum":
+        code = 0x7F7F if rng.random() < 0.5 else 0x40FF
+        activations[:] = code
+        exponents[:] = 254 if code == 0x7F7F else 130
+        magnitudes[:] = top
+        signs[:] = rng.integers(0, 2)
+        signs[:, rng.random(64) < 0.3] ^= 1
+    elif kind == "cancelling":
+        exponents[1::2] = exponents[::2]
+        activations[:, 1::2] = activations[:, ::2] ^ 0x8000
+        signs[1::2] = signs[::2]
+        magnitudes[1::2] = magnitudes[::2]
+    elif kind == "sparse":
+        magnitudes[rng.random((64, 64)) < 0.9] = 0
+        activations[rng.random((t_m, 64)) < 0.8] = 0
+    elif kind == "far_apart":
+        exponents[:] = rng.choice([1, 40, 90, 127, 170, 230, 254])
+    elif kind != "plain":
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+    return Tile(
+        activations, exponents, signs, magnitudes, p, rows=(1 << t_m) - 1, midpoint=0
+    )
+
+
+def outputs(
+    config: Config, rng: np.random.Generator, count: int, *, interleave: bool = True
+) -> list[Tile]:
+    """Tiles of ``count`` output tiles, contexts interleaved, everything changing every tile."""
+    pick = random.Random(int(rng.integers(1 << 30)))
+    left = count
+    open_tiles: dict[int, int] = {}
+    result: list[Tile] = []
+    settings: dict[int, tuple[int, int]] = {}
+    while left or open_tiles:
+        context = pick.randrange(config.contexts) if interleave else 0
+        first = context not in open_tiles
+        if first:
+            if not left:
+                context = pick.choice(list(open_tiles))
+                first = False
+            else:
+                left -= 1
+                open_tiles[context] = pick.choice((1, 1, 2, 3, 5))
+        p = pick.choice([5, 5, 6, 7, 8, 9, config.p_max, pick.randint(5, config.p_max)])
+        if first:
+            # One precision for an output tile, as the contract has it; modes may differ.
+            settings[context] = (p, pick.randrange(2))
+        p, fp32 = settings[context]
+        made = tile(config, rng, pick.choice(KINDS), p)
+        open_tiles[context] -= 1
+        made.first = int(first)
+        made.last = int(open_tiles[context] == 0)
+        made.context = context
+        made.fp32 = fp32
+        made.midpoint = pick.randrange(2)
+        if pick.random() < 0.3:
+            made.rows = pick.getrandbits(config.t_m)
+        if made.last:
+            del open_tiles[context]
+            if pick.random() < 0.3:
+                made.scales = rng.integers(0, 254, 64).astype(np.uint8)
+        result.append(made)
+    return result
