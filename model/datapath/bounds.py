@@ -17,8 +17,8 @@ from model.formats.constants import P_FULL_MAX, P_MIN_STUDY, SIGNIFICAND_BITS, T
 #: Most guard bits of the aligner and of the accumulator that the model computes with.
 GUARD_BITS_MAX = 16
 
-#: The model accumulates in 64-bit integers.
-MODEL_BITS = 64
+#: The model accumulates in 64-bit integers and rounds them with one bit to spare.
+MODEL_BITS = 63
 
 
 def check_guard_bits(align_guard_bits: object, acc_guard_bits: object) -> tuple[int, int]:
@@ -62,7 +62,7 @@ def lut_entry_bits(g: int, mu: int = 4) -> int:
 
 
 def largest_k(p_max: int, g: int, f: int, *, literal_midpoint: bool = False) -> int:
-    """The largest K whose accumulator fits the model's 64 bits.
+    """The largest K whose accumulator fits the model's 63 bits.
 
     Args:
         p_max, g, f: as in `acc_bound`.
@@ -78,7 +78,7 @@ def check_k(k: int, p: int, g: int, f: int, max_k: int | None = None) -> None:
     """Refuses a product over `k` reduction indices that a config or the model cannot hold.
 
     Raises:
-        ValueError: k is above `max_k`, or its accumulator above 64 bits.
+        ValueError: k is above `max_k`, or its accumulator above 63 bits.
     """
     if max_k is not None and k > max_k:
         raise ValueError(f"K must be at most max_k = {max_k}, not {k}")

@@ -1,99 +1,118 @@
 """The steps of the exact data path, one function each.
 
-The fast form, the tile machine and whoever else computes a product call these functions; each
-step of contract sections 5, 7 and 8 has exactly one vectorised implementation, here.
+The fast form and the tile machine call these functions; each step of contract sections 5, 7 and
+8 has exactly one vectorised implementation, here.
 
-    fold_exponents -> tile_exponents -> align -> tile_sums -> accumulate -> round_result
+    activation_terms, group_terms -> fold -> tile_exponents -> align -> tile_sums
+        -> accumulate -> round_result
 
-Exponents are small integers (int16). Aligned activations and tile sums are integers held in
-float64, so that the sums can run on the BLAS: at the widest (p 16, 16 guard bits) a tile sum is
-below 2^46, far from the 2^53 where float64 stops being exact. Accumulators are int64.
+Exponents are small integers (int16). Folded activations, aligned activations and tile sums are
+held in float64, where all of them are exact: a folded activation is 8 bits times a power of two
+up to 2^508, an aligned one an integer below 2^24, and a tile sum at the widest (p 16, 16 guard
+bits) an integer below 2^46. So the sums can run on the BLAS. Accumulators are int64.
 
 A term that does not count (a zero or refused activation, an all-zero or refused group, a masked
-row) has exponent `DEAD`, which no live exponent can lift above 0; "no exponent" is 0, below
-every live one (the least is 1 + 1).
+row) has the value 0 and the exponent `DEAD`, which no live exponent can lift above 0; "no
+exponent" is 0, below every live one (the least is 1 + 1).
 
 Contract: sections 5, 7 and 8.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from model.formats.bf16 import fields
 from model.formats.bfp import pow2
-from model.formats.constants import EXPONENT_MAX, RESULT_OFFSET
+from model.formats.constants import EXPONENT_MAX, EXPONENT_OFFSET, RESULT_OFFSET
 from model.formats.floats import FloatFormat, Rounded, round_scaled
 
 #: Exponent of a term that does not count; far enough below 0 that a sum with it stays there.
 DEAD = -4096
 
 
-def activation_terms(activations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Splits activations into what the aligner sees.
+class Terms(NamedTuple):
+    """One side of the products a_k * 2^E_k: activations, or shared exponents.
 
-    Args:
-        activations: bfloat16, any shape.
-
-    Returns:
-        Signed significands (float64, integers, 0 where dead), exponents (int16, `DEAD` where
-        dead) and the refused ones (bool: Inf and NaN, which are dead), all of the same shape.
+    Attributes:
+        values: float64: (-1)^s sig 2^e of an activation, 2^E of a group; 0 where dead.
+        exponents: int16: e or E; `DEAD` where dead.
+        refused: bool: Inf or NaN, or an exponent of 255; these are dead.
     """
-    parts = fields(activations)
-    live = parts.finite & (parts.significand != 0)
-    significands = torch.where(live, parts.signed_significand(), 0).to(torch.float64)
-    exponents = torch.where(live, parts.exponent, DEAD).to(torch.int16)
-    return significands, exponents, ~parts.finite
+
+    values: Tensor
+    exponents: Tensor
+    refused: Tensor
+
+    def where(self, mask: Tensor) -> Terms:
+        """The terms where `mask` (which broadcasts) holds; dead ones, not refused, elsewhere."""
+        return Terms(
+            values=torch.where(mask, self.values, 0.0),
+            exponents=torch.where(mask, self.exponents, DEAD),
+            refused=self.refused & mask,
+        )
 
 
-def group_terms(exponents: Tensor) -> tuple[Tensor, Tensor]:
-    """Shared exponents as the aligner sees them.
+def activation_terms(activations: Tensor) -> Terms:
+    """The terms of activations: bfloat16, any shape."""
+    codes = activations.contiguous().view(torch.int16)
+    exponents = (codes >> 7).bitwise_and_(0xFF)
+    refused = exponents == EXPONENT_MAX + 1
+    dead = ((codes & 0x7FFF) == 0).logical_or_(refused)
+    exponents.clamp_min_(1).masked_fill_(dead, DEAD)
+    # Exact: a BF16 number is sig * 2^(e - 134), subnormals too.
+    values = activations.to(torch.float64).mul_(2.0**EXPONENT_OFFSET)
+    return Terms(values.masked_fill_(refused, 0.0), exponents, refused)
 
-    Args:
-        exponents: integers in 0..255, any shape.
 
-    Returns:
-        Exponents (int16, `DEAD` for all-zero and refused groups) and the refused ones (bool:
-        255), of the same shape.
-    """
+def group_terms(exponents: Tensor) -> Terms:
+    """The terms of shared exponents: integers in 0..255, any shape."""
     wide = exponents.to(torch.int16)
     refused = wide > EXPONENT_MAX
-    return torch.where((wide == 0) | refused, DEAD, wide), refused
+    dead = (wide == 0) | refused
+    values = pow2(wide.to(torch.int64)).masked_fill_(dead, 0.0)
+    return Terms(values, wide.masked_fill(dead, DEAD), refused)
 
 
-def fold_exponents(activation_exponents: Tensor, group_exponents: Tensor) -> Tensor:
-    """eps_k = e_k + E_k (int16), of the broadcast shape; not above 0 where a side is dead."""
-    return activation_exponents + group_exponents
+def fold_exponents(activations: Tensor, groups: Tensor) -> Tensor:
+    """eps_k = e_k + E_k, int16 of the broadcast shape; not above 0 where a side is dead."""
+    return activations + groups
+
+
+def fold_values(activations: Tensor, groups: Tensor) -> Tensor:
+    """(-1)^s_k sig_k 2^eps_k, float64 of the broadcast shape; 0 where a side is dead."""
+    return activations * groups
 
 
 def tile_exponents(folded: Tensor) -> Tensor:
     """The tile exponent X = max eps_k over the last dimension (64 k); 0 if no k is live.
 
     Args:
-        folded: int16, (..., 64).
+        folded: eps, int16 (..., 64).
 
     Returns:
         int16, (...).
     """
-    return folded.amax(-1).clamp_min(0)
+    return folded.amax(-1).clamp_min_(0)
 
 
-def align(significands: Tensor, folded: Tensor, tile_exponent: Tensor, g: int) -> Tensor:
-    """a'_k = (-1)^s ((sig << g) >> (X - eps)), truncated toward zero; 0 for dead terms.
+def align_(folded: Tensor, tile_exponent: Tensor, g: int) -> Tensor:
+    """a'_k = (-1)^s ((sig << g) >> (X - eps)), truncated toward zero, in place of `folded`.
+
+    As a quotient of powers of two: a folded activation over 2^(X - g), truncated.
 
     Args:
-        significands: signed significands, float64 integers, broadcasts to `folded`.
-        folded: eps, int16.
-        tile_exponent: X, int16, broadcasts to `folded`.
+        folded: folded values, float64 (..., 64).
+        tile_exponent: X, integers (...).
         g: guard bits.
 
     Returns:
-        float64 integers, the shape of `folded`.
+        `folded`, now integers below 2^(8 + g).
     """
-    # A significand has 8 bits, so at 2^-64 nothing of it is left above the point.
-    shift = (folded - tile_exponent + g).clamp_min(-64)
-    return (significands * pow2(shift.to(torch.int64))).trunc_()
+    unit = pow2(tile_exponent.to(torch.int64) - g).unsqueeze(-1)
+    return torch.div(folded, unit, rounding_mode="trunc", out=folded)
 
 
 def signed_weights(signs: Tensor, magnitudes: Tensor, midpoint: bool) -> Tensor:
@@ -102,9 +121,10 @@ def signed_weights(signs: Tensor, magnitudes: Tensor, midpoint: bool) -> Tensor:
     Args:
         signs: integers 0 or 1.
         magnitudes: q, the loaded magnitudes.
+        midpoint: which of the two.
     """
     doubled = 2 * magnitudes.to(torch.int32) + int(midpoint)
-    return torch.where(signs != 0, -doubled, doubled)
+    return doubled * (1 - 2 * signs.to(torch.int32))
 
 
 def tile_sums(aligned: Tensor, weights: Tensor) -> Tensor:

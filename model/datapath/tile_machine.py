@@ -21,11 +21,11 @@ from torch import Tensor
 
 from model.datapath.bounds import acc_bits, check_guard_bits, largest_k
 from model.datapath.primitives import (
-    DEAD,
     accumulate,
     activation_terms,
-    align,
+    align_,
     fold_exponents,
+    fold_values,
     group_terms,
     round_result,
     signed_weights,
@@ -70,7 +70,7 @@ class TileMachine:
         align_guard_bits: g, 0..16.
         acc_guard_bits: f, 0..16.
         p_max: longest load, 9..16.
-        max_k: most reduction indices of one result; by default what 64-bit accumulators hold.
+        max_k: most reduction indices of one result; by default what 63-bit accumulators hold.
 
     Attributes:
         running: R, int64 (contexts, rows); 0 for none.
@@ -163,12 +163,11 @@ class TileMachine:
                 f"since its first tile, not {depth}",
             )
 
-        significands, activation_exponents, bad = activation_terms(values)
-        activation_exponents = torch.where(mask.unsqueeze(-1), activation_exponents, DEAD)
-        group_exponents, bad_groups = group_terms(exponents)
-        folded = fold_exponents(activation_exponents, group_exponents)
+        row_terms = activation_terms(values).where(mask.unsqueeze(-1))
+        groups = group_terms(exponents)
+        folded = fold_exponents(row_terms.exponents, groups.exponents)
         tile_exponent = tile_exponents(folded)
-        aligned = align(significands, folded, tile_exponent.unsqueeze(-1), self.g)
+        aligned = align_(fold_values(row_terms.values, groups.values), tile_exponent, self.g)
         weights = signed_weights(signs, magnitudes_q, midpoint).to(torch.float64)
         sums = tile_sums(aligned, weights).to(torch.int64)
 
@@ -183,7 +182,7 @@ class TileMachine:
             self.f,
         )
         self._depth[context] = depth
-        refused = mask & (bad.any(-1) | bad_groups.any())
+        refused = row_terms.refused.any(-1) | (mask & groups.refused.any())
         self.refused = self.refused or bool(refused.any())
         return TileTrace(
             folded=folded.clamp_min(0).to(torch.int64),

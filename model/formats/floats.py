@@ -128,14 +128,11 @@ class Rounded(NamedTuple):
     codes: Tensor
     overflow: Tensor
 
-
-def _bit_length(magnitudes: Tensor) -> Tensor:
-    """Bit lengths of int64 numbers in 0..2^63 - 1; 0 for 0."""
-    _, length = torch.frexp(magnitudes.to(torch.float64))
-    length = length.to(torch.int64)
-    # The conversion may have rounded up to the next power of two.
-    too_long = (magnitudes >> (length - 1).clamp(0, 62)) == 0
-    return torch.where(too_long & (length > 0), length - 1, length)
+    def numbers(self, fmt: FloatFormat | str) -> Tensor:
+        """The codes as bfloat16 or float32 numbers, in the format that they were rounded to."""
+        if isinstance(fmt, str):
+            fmt = float_format(fmt)
+        return self.codes.to(fmt.code_dtype).view(fmt.dtype)
 
 
 def round_scaled(integers: Tensor, exponents: Tensor | int, fmt: FloatFormat | str) -> Rounded:
@@ -145,45 +142,61 @@ def round_scaled(integers: Tensor, exponents: Tensor | int, fmt: FloatFormat | s
     overflow is judged after rounding and gives Inf.
 
     Args:
-        integers: int64, any shape; every |integer| below 2^63.
-        exponents: an int or integers that broadcast to the same shape.
+        integers: int64, any shape; every |integer| below 2^62.
+        exponents: an int, or integers that broadcast to the shape of `integers`.
         fmt: BF16 or FP32, or its name.
 
     Returns:
-        Codes and overflow, of the broadcast shape.
+        Codes and overflow, of the shape of `integers`.
 
     Raises:
         TypeError: integers are not int64.
-        ValueError: an integer is -2^63, which has no magnitude in 64 bits.
+        ValueError: an integer of 2^62 or more in magnitude, named by index.
     """
     if isinstance(fmt, str):
         fmt = float_format(fmt)
     if integers.dtype != torch.int64:
         raise TypeError(f"integers must be int64, not {integers.dtype}")
     magnitudes = integers.abs()
-    if magnitudes.numel() and int(magnitudes.min()) < 0:
-        index = first_index(magnitudes < 0)
-        raise ValueError(f"{at('integers', index)} must be above -2^63, not {-(1 << 63)}")
+    _check_magnitudes(integers, magnitudes)
+    # From 2^256 on every non-zero integer overflows either format.
     if isinstance(exponents, Tensor):
-        exponents = exponents.to(torch.int64)
+        exponents = exponents.to(torch.int64).clamp_max(256)
+    else:
+        exponents = min(exponents, 256)
     least = 1 - fmt.offset  # exponent of the last bit of a subnormal
-    length = _bit_length(magnitudes)
-    unit = (length + (exponents - fmt.significand_bits)).clamp_min(least)
-    shift = unit - exponents  # bits to drop; negative: zeros to append
-    kept = (magnitudes >> shift.clamp(0, 63)) << (-shift).clamp(0, 63)
-    # Round to nearest. A shift beyond the length leaves less than half a unit: rounds to 0.
-    near = (shift > 0) & (shift <= length)
-    bit = torch.where(near, shift - 1, 0)
-    half = torch.ones_like(bit) << bit
-    rest = magnitudes & (2 * half - 1)
-    up = near & ((rest > half) | ((rest == half) & (kept & 1 == 1)))
-    kept = torch.where(shift > length, 0, kept + up.to(torch.int64))
-    # A normal significand adds its leading one to the exponent field; so does a carry.
-    codes = ((unit - least) << fmt.fraction_bits) + kept
-    codes = torch.where(kept == 0, 0, codes)
+
+    # The bit length is the exponent of the number as a float64, rounded in such a way that it
+    # cannot carry: x & ~(x >> 1) has the same leading one and a 0 behind it. (0: far below all.)
+    length = (magnitudes >> 1).bitwise_not_().bitwise_and_(magnitudes)
+    length = (length.to(torch.float64).view(torch.int64) >> 52).sub_(1022)
+    # The last bit to keep has this exponent; `shift` bits lie below it, or -shift are missing.
+    unit = length.add_(exponents - fmt.significand_bits).clamp_min_(least)
+    shift = unit - exponents
+    missing = (-shift).clamp_(0, fmt.significand_bits)
+    shift.clamp_(0, 63)
+    # To nearest, ties to even: add half a unit less one, and one more where the unit is odd.
+    kept = (magnitudes >> shift).bitwise_and_(1)
+    kept.add_((torch.ones_like(shift) << shift).sub_(1)).bitwise_right_shift_(1)
+    kept.add_(magnitudes).bitwise_right_shift_(shift).bitwise_left_shift_(missing)
+    # A significand adds its leading one to the exponent field, and a carry one more.
+    codes = unit.sub_(least).bitwise_left_shift_(fmt.fraction_bits).add_(kept)
     overflow = codes >= fmt.infinity
-    codes = codes.clamp_max(fmt.infinity)
-    return Rounded(codes | ((integers < 0).to(torch.int64) << fmt.sign_bit), overflow)
+    codes.clamp_max_(fmt.infinity)
+    codes.bitwise_or_((integers >> 63).bitwise_and_(1 << fmt.sign_bit))
+    return Rounded(codes, overflow)
+
+
+def _check_magnitudes(integers: Tensor, magnitudes: Tensor) -> None:
+    """ValueError for an integer of 2^62 or more; -2^63 has a negative magnitude."""
+    if integers.numel() == 0:
+        return
+    least, most = torch.aminmax(magnitudes)
+    if int(least) < 0 or int(most) >= 1 << 62:
+        index = first_index((magnitudes < 0) | (magnitudes >= 1 << 62))
+        raise ValueError(
+            f"{at('integers', index)} must be below 2^62 in magnitude, not {int(integers[index])}",
+        )
 
 
 def from_codes(codes: Tensor, fmt: FloatFormat | str) -> Tensor:
