@@ -11,16 +11,15 @@ import torch
 from torch import Tensor
 
 from model.datapath.bounds import acc_bound, check_guard_bits, check_k
+from model.datapath.operands import check_column_exponents, check_operands
 from model.datapath.prepared import prepare
 from model.datapath.primitives import activation_terms, round_result
 from model.datapath.products import accumulated
-from model.datapath.tile_machine import check_column_exponents
 from model.formats.bf16 import check_finite
 from model.formats.bfp import Bfp, is_midpoint
-from model.formats.checks import check_integers, check_p, check_tensor
+from model.formats.checks import check_integers, check_p
 from model.formats.constants import EXPONENT_MAX, TILE_N
 from model.formats.floats import float_format
-from model.formats.planes import check_weight
 
 
 class Status(NamedTuple):
@@ -106,12 +105,11 @@ def matmul_with_status(
     Returns:
         The result, (M, N), and the flags.
     """
-    _check_operands(activations, weight)
+    m, k, n = check_operands(activations, weight)
     check_p(p, weight.p_full)
     midpoint = is_midpoint(reconstruct, p, weight.p_full)
     g, f = check_guard_bits(align_guard_bits, acc_guard_bits)
     fmt = float_format(out)
-    k, n = weight.shape
     check_k(k, p, g, f, max_k)
     check_column_exponents(column_exponents, n)
 
@@ -129,19 +127,5 @@ def matmul_with_status(
     rounded = round_result(
         accumulators, running, p=p, g=g, f=f, fmt=fmt, column_exponents=column_exponents
     )
-    result = rounded.numbers(fmt).transpose(0, 1).reshape(-1, n_tiles * TILE_N)[:, :n]
+    result = rounded.numbers(fmt).transpose(0, 1).reshape(m, n_tiles * TILE_N)[:, :n]
     return result.contiguous(), Status(bool(rounded.overflow.any()), refused)
-
-
-def _check_operands(activations: Tensor, weight: Bfp) -> None:
-    check_tensor("activations", activations)
-    if not isinstance(weight, Bfp):
-        raise TypeError(f"weight must be a Bfp, not {type(weight).__name__}")
-    check_weight(weight)
-    if activations.dtype != torch.bfloat16:
-        raise TypeError(f"activations must be bfloat16, not {activations.dtype}")
-    if activations.dim() != 2 or activations.shape[1] != weight.shape[0]:
-        raise ValueError(
-            f"activations must have shape (M, {weight.shape[0]}) for a weight of shape "
-            f"{tuple(weight.shape)}, not {tuple(activations.shape)}",
-        )

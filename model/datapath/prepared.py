@@ -71,7 +71,7 @@ def _prepare(weight: Bfp, p: int, midpoint: bool) -> PreparedWeight:
     c = torch.nn.functional.pad(c.to(torch.int16), (0, pad_n, 0, pad_k))
     groups = group_terms(torch.nn.functional.pad(weight.exponents, (0, 0, 0, pad_k)).T)
     return PreparedWeight(
-        c=c.reshape(-1, n_tiles, TILE_N).transpose(0, 1).contiguous(),
+        c=c.reshape(k_tiles * TILE_K, n_tiles, TILE_N).transpose(0, 1).contiguous(),
         unit=unit,
         group_values=groups.values.contiguous(),
         group_exponents=groups.exponents.contiguous(),

@@ -28,12 +28,13 @@ from torch import Tensor
 
 from model.datapath.bounds import check_guard_bits, check_k
 from model.datapath.describe import describe_result, describe_tile
+from model.datapath.operands import check_column_exponents, check_operands
 from model.formats.bf16 import check_finite, fields
 from model.formats.bfp import Bfp, is_midpoint
-from model.formats.checks import check_int, check_integers, check_p, check_tensor
+from model.formats.checks import check_int, check_integers, check_p
 from model.formats.constants import EXPONENT_MAX, MU, RESULT_OFFSET, TILE_K, TILE_N
 from model.formats.floats import Rounded, float_format, round_scaled
-from model.formats.planes import check_weight, tile_counts
+from model.formats.planes import tile_counts
 
 LUTS = TILE_K // MU
 HALF = 1 << (MU - 1)
@@ -160,33 +161,26 @@ def stepwise(
     Raises:
         TypeError, ValueError: as in `matmul`.
     """
-    check_tensor("activations", activations)
-    check_weight(weight)
-    if activations.dtype != torch.bfloat16:
-        raise TypeError(f"activations must be bfloat16, not {activations.dtype}")
-    k, n = weight.shape
-    if activations.dim() != 2 or activations.shape[1] != k:
-        raise ValueError(
-            f"activations must have shape (M, {k}), not {tuple(activations.shape)}",
-        )
+    m, k, n = check_operands(activations, weight)
     check_finite(activations, "activations")
     check_integers("weight exponents", weight.exponents, 0, EXPONENT_MAX)
     check_p(p, weight.p_full)
     midpoint = is_midpoint(reconstruct, p, weight.p_full)
     g, f = check_guard_bits(align_guard_bits, acc_guard_bits)
     check_k(k, p, g, f)
+    check_column_exponents(column_exponents, n)
     k_tiles, n_tiles = tile_counts(k, n)
     check_int("n_tile", n_tile, 0, n_tiles - 1)
 
     columns = slice(n_tile * TILE_N, min(n, (n_tile + 1) * TILE_N))
-    running = torch.zeros(len(activations), dtype=torch.int64)
-    accumulators = torch.zeros(len(activations), TILE_N, dtype=torch.int64)
+    running = torch.zeros(m, dtype=torch.int64)
+    accumulators = torch.zeros(m, TILE_N, dtype=torch.int64)
     tiles = []
     for k_tile in range(k_tiles):
         rows = slice(k_tile * TILE_K, min(k, (k_tile + 1) * TILE_K))
         step = _tile(
             k_tile,
-            _padded(activations[:, rows], (len(activations), TILE_K)),
+            _padded(activations[:, rows], (m, TILE_K)),
             _padded(weight.exponents[rows, n_tile], (TILE_K,)).to(torch.int64),
             _padded(weight.signs[rows, columns], (TILE_K, TILE_N)).to(torch.int64),
             _padded(weight.load(p)[rows, columns], (TILE_K, TILE_N)).to(torch.int64),
@@ -198,11 +192,6 @@ def stepwise(
         tiles.append(step)
     shifts = torch.zeros(TILE_N, dtype=torch.int64)
     if column_exponents is not None:
-        check_integers("column_exponents", column_exponents, -1024, 1023)
-        if tuple(column_exponents.shape) != (n,):
-            raise ValueError(
-                f"column_exponents must have shape ({n},), not {tuple(column_exponents.shape)}",
-            )
         shifts = _padded(column_exponents[columns], (TILE_N,)).to(torch.int64)
     return Stepwise(p, midpoint, g, f, n_tile, tuple(tiles), running, accumulators, shifts)
 

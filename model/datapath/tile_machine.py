@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from model.datapath.bounds import acc_bits, check_guard_bits, largest_k
+from model.datapath.operands import check_column_exponents
 from model.datapath.primitives import (
     accumulate,
     activation_terms,
@@ -230,14 +231,6 @@ class TileMachine:
         by_row = overflow.any(-1)
         self.overflow = self.overflow or bool(by_row.any())
         return Rounded(codes, by_row)
-
-
-def check_column_exponents(column_exponents: Tensor | None, n: int) -> Tensor | None:
-    """Returns `column_exponents`, None or integers (n,) in -1024..1023."""
-    if column_exponents is not None:
-        check_integers("column_exponents", column_exponents, -1024, 1023)
-        _check_shape("column_exponents", column_exponents, (n,))
-    return column_exponents
 
 
 def _activations(activations: Tensor) -> Tensor:

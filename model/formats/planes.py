@@ -107,7 +107,9 @@ def load_run(
 
 
 def check_weight(bfp: Bfp) -> None:
-    """ValueError unless `bfp` is a (K, N) weight with groups of 64 along N."""
+    """TypeError or ValueError unless `bfp` is a (K, N) weight with groups of 64 along N."""
+    if not isinstance(bfp, Bfp):
+        raise TypeError(f"weight must be a Bfp, not {type(bfp).__name__}")
     if len(bfp.shape) != 2:
         raise ValueError(f"a weight must have shape (K, N), not {tuple(bfp.shape)}")
     if bfp.group_dim != 1 or bfp.group != TILE_N:
