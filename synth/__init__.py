@@ -1,0 +1,1 @@
+"""What the silicon costs: Yosys areas, longest paths, and the libraries behind them."""
