@@ -7,14 +7,23 @@ hours and hundreds of megabytes. Here a :class:`Unique` component has a fixed mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import ClockSignal, Fragment, Instance, Module, ResetSignal, Value, ValueCastable
+from amaranth.hdl import (
+    ClockSignal,
+    Fragment,
+    Instance,
+    Module,
+    ResetSignal,
+    Signal,
+    Value,
+    ValueCastable,
+)
 from amaranth.hdl._ir import PortDirection
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In
 
 _active: ContextVar[Library | None] = ContextVar("library", default=None)
@@ -43,13 +52,12 @@ class Library:
         For every module name, how often it instantiates each other module.
     """
 
-    def __init__(self, edit: Callable[[str, Unique], None] | None = None) -> None:
+    def __init__(self) -> None:
         self.modules: dict[str, Unique] = {}
         self.children: dict[str, dict[str, int]] = {}
         self._rtlil: dict[str, str] = {}
         self._made: dict[Any, Unique] = {}
         self._stack: list[str] = []
-        self._edit = edit
 
     def get(self, component_class: type[Unique], *args: Any, **kwargs: Any) -> Unique:
         """The one component of this class and parameters."""
@@ -73,8 +81,6 @@ class Library:
         token = _active.set(self)
         try:
             ports = _ports(component)
-            if self._edit is not None:
-                self._edit(name, component)
             fragment = Fragment.get(component, None)
             text, _ = rtlil.convert_fragment(fragment, ports, name, emit_src=False)
         finally:
@@ -105,6 +111,16 @@ def _ports(component: Unique) -> dict[str, tuple[Value, PortDirection]]:
     }
 
 
+def packed(shape: Any, *, name: str, **kwargs: Any) -> Any:
+    """A signal of a shape whose fields get no names of their own in the emitted text.
+
+    An array of 64 x 16 look-ups would add four thousand aliases to each module that it passes.
+    """
+    if isinstance(shape, data.Layout):
+        return data.View(shape, Signal(shape.size, name=name, **kwargs))
+    return Signal(shape, name=name, **kwargs)
+
+
 def instantiate(
     m: Module, name: str, component_class: type[Unique], *args: Any, **kwargs: Any
 ) -> Any:
@@ -122,11 +138,14 @@ def instantiate(
         return component
     component = library.get(component_class, *args, **kwargs)
     library.add(component)
-    interface = component.signature.flip().create(path=(name,))
+    interface = SimpleNamespace()
     ports: dict[str, Any] = {}
-    for port, member, value in flat_ports(interface):
-        # The interface is the parent's view: its outputs are the component's inputs.
-        ports[("o_" if member.flow == In else "i_") + port] = value
+    for port, member in component.signature.members.items():
+        if not member.is_port:
+            raise TypeError(f"{component.module_name}.{port} must be a port, not an interface")
+        value = packed(member.shape, name=f"{name}__{port}")
+        setattr(interface, port, value)
+        ports[("i_" if member.flow == In else "o_") + port] = Value.cast(value)
     if component.sequential:
         ports["i_clk"] = ClockSignal()
         ports["i_rst"] = ResetSignal()

@@ -6,13 +6,14 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cocotb_tools.runner import get_runner
+from cocotb_tools.runner import Icarus, Runner, Verilator
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "sim"
@@ -44,6 +45,23 @@ _VERILATOR_FLAGS = [
 os.environ["PATH"] = f"{ROOT / '.tools' / 'verilator' / 'bin'}:{os.environ.get('PATH', '')}"
 
 
+class _PortsPublicVerilator(Verilator):
+    """cocotb's runner, but only what a control file names is public.
+
+    Its own ``--public-flat-rw`` keeps every internal signal, which makes large designs
+    impossible to compile; the benches use ports alone.
+    """
+
+    def _build_command(self) -> list[list[str]]:
+        compile_step, make_step = super()._build_command()
+        return [[word for word in compile_step if word != "--public-flat-rw"], make_step]
+
+
+def make_runner(simulator: str) -> Runner:
+    """The runner that builds and runs benches."""
+    return _PortsPublicVerilator() if simulator == "verilator" else Icarus()
+
+
 class SimulatorMissing(RuntimeError):
     """The simulator is not installed; the message says how to get it."""
 
@@ -64,6 +82,25 @@ def simulator_version(simulator: str) -> str:
         raise SimulatorMissing(f"{command[0]} is not installed: {hint}")
     out = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return out.splitlines()[0] if out else simulator
+
+
+#: In simulation every memory watches its collision rule.
+_MEMORY_END = re.compile(r"(?ms)^(module bsspec_mem_\w+\(.*?)^endmodule")
+_COLLISION_CHECK = r"""\1  always @(posedge clk)
+    if (write_enable && read_enable && write_row == read_row) begin
+      $display("%m: row %0d is read and written in one cycle", write_row);
+      $finish;
+    end
+endmodule"""
+
+
+def _public_ports(verilog: str, top: str) -> str:
+    """A control file that makes the ports of ``top`` accessible."""
+    text = verilog[verilog.index(f"module {top}(") :]
+    text = text[: text.index("\nendmodule")]
+    ports = re.findall(r"(?m)^  (?:input|output) (?:\[\d+:\d+\] )?(\w+)\s*;", text)
+    lines = [f'public_flat_rw -module "{top}" -var "{port}"' for port in ports]
+    return "\n".join(["`verilator_config", *lines, ""])
 
 
 @dataclass(frozen=True)
@@ -123,9 +160,10 @@ def compile_design(
         If the build fails; the message names the log.
     """
     version = simulator_version(simulator)
+    verilog = _MEMORY_END.sub(_COLLISION_CHECK, verilog)
     for module in hierarchical:
-        verilog = verilog.replace(
-            f"module {module}(", f"module {module} /*verilator hier_block*/ (", 1
+        verilog = re.sub(
+            rf"(?ms)^(module {module}\(.*?\);)", r"\1 /*verilator hier_block*/", verilog, count=1
         )
     flags = list(_VERILATOR_FLAGS) if simulator == "verilator" else []
     if simulator == "verilator":
@@ -144,6 +182,10 @@ def compile_design(
             directory.mkdir(parents=True)
             source = directory / "design.v"
             source.write_text(verilog)
+            sources = [source]
+            if simulator == "verilator":
+                sources.insert(0, directory / "public.vlt")
+                sources[0].write_text(_public_ports(verilog, top))
             log = directory / "build.log"
             if ccache := shutil.which("ccache", path=str(ROOT / ".venv" / "bin")):
                 os.environ.setdefault("OBJCACHE", ccache)
@@ -152,8 +194,8 @@ def compile_design(
                 os.environ.setdefault("CCACHE_NOHASHDIR", "1")
                 os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
             try:
-                get_runner(simulator).build(
-                    sources=[source],
+                make_runner(simulator).build(
+                    sources=sources,
                     hdl_toplevel=top,
                     build_dir=directory,
                     build_args=flags,

@@ -232,8 +232,11 @@ class CoreBench(Bench):
                 raise MismatchError(f"result {self.compared}: {detail}")
             self.compared += 1
 
-    def send(self, tiles: Iterable[Tile]) -> int:
-        """Queues tiles on all streams; returns the number of output tiles."""
+    def send(self, tiles: Iterable[Tile], **changes: int) -> int:
+        """Queues tiles on all streams; returns the number of output tiles.
+
+        ``changes`` replaces fields of the tiles' words, for words that do not fit their data.
+        """
         count = 0
         config = self.config
         for tile in tiles:
@@ -241,14 +244,17 @@ class CoreBench(Bench):
                 [
                     words.tile_word(
                         config,
-                        p=tile.p,
-                        midpoint=tile.midpoint,
-                        first=tile.first,
-                        last=tile.last,
-                        context=tile.context,
-                        fp32=tile.fp32,
-                        scaled=int(tile.scales is not None),
-                        rows=tile.rows,
+                        **{
+                            "p": tile.p,
+                            "midpoint": tile.midpoint,
+                            "first": tile.first,
+                            "last": tile.last,
+                            "context": tile.context,
+                            "fp32": tile.fp32,
+                            "scaled": int(tile.scales is not None),
+                            "rows": tile.rows,
+                            **changes,
+                        },
                     )
                 ]
             )

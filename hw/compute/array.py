@@ -194,7 +194,9 @@ class Array(Unique):
                 self.results.valid & self.results.ready & (payload.overflow & payload.rows).any()
             ),
             raised.refused_activation.eq(refused_activations.any()),
-            raised.refused_exponent.eq(feed.fill & refused_exponents.any()),
+            raised.refused_exponent.eq(
+                feed.fill & refused_exponents.any() & self.tiles.payload.rows.any()
+            ),
             raised.refused_tile.eq(sequencer.refused),
             self.status.eq(status),
         ]

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.compute.layouts import look_layout, looks_layout, plane_layout, table_layout
 from hw.config import GROUPS, TILE, Config
-from hw.library import Unique, instantiate
+from hw.library import Unique, instantiate, packed
 
 
 class SignDecoder(Unique):
@@ -77,8 +77,9 @@ class PlaneDecoder(Unique):
         signs = Signal(plane_layout(config), reset_less=True)
         with m.If(self.valid & self.sign_plane):
             m.d.sync += signs.eq(self.plane)
-        decoded = Signal.like(self.looks)
-        stages = [Signal.like(self.looks, name=f"looks_{g}", reset_less=True) for g in range(GROUPS)]
+        layout = looks_layout(config, config.lanes)
+        decoded = packed(layout, name="decoded")
+        stages = [packed(layout, name=f"looks_{g}", reset_less=True) for g in range(GROUPS)]
         for lane in range(config.lanes):
             for lut in range(config.luts):
                 decoder = instantiate(m, f"decoder_{lane}_{lut}", SignDecoder, config)

@@ -1,0 +1,114 @@
+"""The benches: what each one builds, and in which configurations it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hw.compute.accumulator import Accumulators, RunningExponent
+from hw.compute.aligner import Aligner, AlignerBank
+from hw.compute.array import Array
+from hw.compute.column import Column
+from hw.compute.converter import Converter
+from hw.compute.drain import Drain
+from hw.compute.lane import BsRacLane, PlaneDecoder, SignDecoder
+from hw.compute.lut import LutBank
+from hw.compute.mpu import Mpu
+from hw.compute.subarray import Subarray
+from hw.config import PRESETS, Config
+from hw.library import Unique
+
+TINY, SMALL, PAPER = (PRESETS[name] for name in ("tiny", "small", "paper"))
+#: Two rows of ``paper``: fold 1, where every cycle of the pipeline is in use.
+SLICE = dataclasses.replace(PAPER, name="slice", t_m=2)
+#: A core without attention: nine planes, one context.
+NINE = dataclasses.replace(TINY, name="nine", p_max=9, contexts=1, max_k=4096)
+#: Other widths everywhere: pairs in a table, odd guard bits, a long drain.
+ODD = Config(
+    name="odd",
+    t_m=3,
+    subarrays=2,
+    fanout=8,
+    mu=2,
+    p_max=12,
+    align_guard_bits=5,
+    acc_guard_bits=3,
+    max_k=640,
+    contexts=5,
+    acc_columns=8,
+    drain=1,
+    result_tiles=3,
+)
+
+
+@dataclass(frozen=True)
+class BenchSpec:
+    """One bench.
+
+    Attributes
+    ----------
+    name : str
+        Also the module ``sim.benches.<name>``.
+    make : callable
+        The component for a configuration.
+    quick, full : tuple of Config
+        Configurations of ``make test`` and of ``make sim``.
+    icarus : tuple of Config
+        Configurations that Icarus Verilog runs as well, watching for X.
+    hierarchical : tuple of str
+        Modules that Verilator compiles once and links many times.
+    what : str
+        A line for the list of benches.
+    """
+
+    name: str
+    make: Callable[[Config], Unique]
+    what: str
+    quick: tuple[Config, ...] = (TINY,)
+    full: tuple[Config, ...] = (TINY, NINE, ODD)
+    icarus: tuple[Config, ...] = (TINY,)
+    hierarchical: tuple[str, ...] = ()
+    module: str | None = None
+
+    @property
+    def test_module(self) -> str:
+        """The cocotb module."""
+        return f"sim.benches.{self.module or self.name}"
+
+
+BENCHES = {
+    spec.name: spec
+    for spec in (
+        BenchSpec("aligner", Aligner, "exponent folding and alignment of one activation"),
+        BenchSpec("aligner_bank", AlignerBank, "a tile's activations, tile exponent, alignment"),
+        BenchSpec("lut_bank", LutBank, "LUT generators and the table registers"),
+        BenchSpec("sign_decoder", SignDecoder, "weight bits to a look-up, exhaustively"),
+        BenchSpec("plane_decoder", PlaneDecoder, "sign latch, decoding, skew over the groups"),
+        BenchSpec("lane", BsRacLane, "BS-RAC lane: every look-up of random tables"),
+        BenchSpec("column", Column, "one column: reduction and sum over the planes"),
+        BenchSpec("subarray", Subarray, "all columns of a subarray"),
+        BenchSpec("running_exponent", RunningExponent, "R, shift amounts, contexts"),
+        BenchSpec("accumulators", Accumulators, "shifts and sums, all rows and contexts"),
+        BenchSpec("converter", Converter, "integers to BF16 and FP32"),
+        BenchSpec("drain", Drain, "result buffer, order of columns, scales"),
+        BenchSpec("mpu", Mpu, "one row under hand-made control"),
+        BenchSpec(
+            "array",
+            Array,
+            "the whole core: streams, moods, cycle counts, reset, refused input",
+            full=(TINY, NINE, ODD, SMALL, SLICE),
+            hierarchical=(),
+        ),
+        BenchSpec(
+            "paper",
+            Array,
+            "smoke run of the paper's 32 MPUs",
+            quick=(),
+            full=(PAPER,),
+            icarus=(),
+            hierarchical=("bsspec_column", "bsspec_mpu"),
+            module="smoke",
+        ),
+    )
+}

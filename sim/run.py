@@ -1,0 +1,297 @@
+"""``make sim``: builds the benches, runs them, prints a table.
+
+``python -m sim.run [--bench NAME] [--config C] [--sim S] [--seed N] [--waves] [--quick]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from hw.config import Config, ConfigError, load
+from hw.emit import emit
+from sim.build import (
+    BUILD,
+    ROOT,
+    SIMULATORS,
+    SimulatorMissing,
+    compile_design,
+    make_runner,
+    simulator_version,
+)
+from sim.environment import Environment
+from sim.registry import BENCHES, BenchSpec
+
+
+@dataclass
+class Outcome:
+    """One run of one bench.
+
+    Attributes
+    ----------
+    bench, config, simulator : str
+    seed : int
+    transactions, cycles : int
+        Sums over the parts that ended without a mismatch.
+    mismatches : int
+        1 if the bench stopped at a mismatch.
+    seconds : float
+        Build and run.
+    error : str
+        What stopped it, empty if nothing did.
+    log : str
+        Where everything it printed is.
+    parts : list
+        The records of the bench.
+    """
+
+    bench: str
+    config: str
+    simulator: str
+    seed: int
+    transactions: int
+    cycles: int
+    mismatches: int
+    seconds: float
+    error: str
+    log: str
+    parts: list[dict[str, Any]]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the bench ended without a mismatch."""
+        return not self.error
+
+
+def run_bench(
+    spec: BenchSpec,
+    config: Config,
+    *,
+    simulator: str = "verilator",
+    seed: int,
+    quick: bool = False,
+    waves: bool = False,
+    options: dict[str, Any] | None = None,
+) -> Outcome:
+    """Builds and runs one bench.
+
+    Raises
+    ------
+    SimulatorMissing
+        If the simulator is not installed.
+    RuntimeError
+        If the design cannot be built.
+    """
+    started = time.monotonic()
+    design = emit(config, spec.make(config))
+    build = compile_design(
+        design.verilog,
+        design.top,
+        simulator=simulator,
+        waves=waves,
+        hierarchical=spec.hierarchical if simulator == "verilator" else (),
+    )
+    run = BUILD / "runs" / f"{spec.name}-{config.name}-{simulator}-{os.getpid()}-{seed}"
+    shutil.rmtree(run, ignore_errors=True)
+    run.mkdir(parents=True)
+    report = run / "report.jsonl"
+    report.touch()
+    environment = Environment(config, seed, quick, report, options or {})
+    results, log = run / "results.xml", run / "run.log"
+    with contextlib.suppress(SystemExit):
+        make_runner(simulator).test(
+            test_module=spec.test_module,
+            hdl_toplevel=design.top,
+            hdl_toplevel_lang="verilog",
+            build_dir=build.directory,
+            test_dir=run,
+            extra_env={
+                "PYTHONPATH": os.pathsep.join([os.getcwd(), *filter(None, sys.path)]),
+                "COCOTB_ANSI_OUTPUT": "0",
+                "OMP_NUM_THREADS": "1",
+                **environment.to_env(),
+            },
+            results_xml=results,
+            waves=waves,
+            log_file=log,
+            test_args=[],
+        )
+    parts = [json.loads(line) for line in report.read_text().splitlines()]
+    error = _error(results, log)
+    outcome = Outcome(
+        bench=spec.name,
+        config=config.name,
+        simulator=simulator,
+        seed=seed,
+        transactions=sum(part["transactions"] for part in parts),
+        cycles=sum(part["cycles"] for part in parts),
+        mismatches=int(bool(error)),
+        seconds=time.monotonic() - started,
+        error=error,
+        log=os.path.relpath(log),
+        parts=parts,
+    )
+    if outcome.passed and not waves:
+        shutil.rmtree(run, ignore_errors=True)
+    return outcome
+
+
+def _error(results: Path, log: Path) -> str:
+    """The first failure in a results file, in one line; empty if all passed."""
+    try:
+        root = ElementTree.parse(results).getroot()
+    except (OSError, ElementTree.ParseError):
+        lines = log.read_text().splitlines() if log.exists() else []
+        return f"the simulation ended early: {lines[-1] if lines else 'no output'}"
+    cases = list(root.iter("testcase"))
+    if not cases:
+        return "no test ran"
+    for case in cases:
+        failure = case.find("failure") if case.find("failure") is not None else case.find("error")
+        if failure is not None:
+            text = failure.get("message") or failure.text or failure.get("error_msg") or "failed"
+            return f"{case.get('name')}: {text.strip().splitlines()[-1]}"
+    return ""
+
+
+def plan(
+    *,
+    benches: list[str],
+    config: Config | None,
+    simulator: str | None,
+    quick: bool,
+) -> list[tuple[BenchSpec, Config, str]]:
+    """The runs that a call asks for."""
+    runs = []
+    for name in benches:
+        spec = BENCHES[name]
+        for each in SIMULATORS:
+            if simulator not in (None, each):
+                continue
+            if config is not None:
+                configs: tuple[Config, ...] = (
+                    (config,) if simulator or each == "verilator" else ()
+                )
+            elif each == "icarus":
+                configs = spec.icarus
+            else:
+                configs = spec.quick if quick and len(benches) > 1 else spec.full
+            runs += [(spec, chosen, each) for chosen in configs]
+    return runs
+
+
+def table(outcomes: list[Outcome]) -> Table:
+    """The printed table."""
+    result = Table(box=None, pad_edge=False)
+    for heading in ("bench", "configuration", "simulator"):
+        result.add_column(heading)
+    for heading in ("transactions", "mismatches", "cycles", "seed", "seconds"):
+        result.add_column(heading, justify="right")
+    for outcome in outcomes:
+        style = None if outcome.passed else "bold red"
+        result.add_row(
+            outcome.bench,
+            outcome.config,
+            outcome.simulator,
+            f"{outcome.transactions:,}",
+            str(outcome.mismatches),
+            f"{outcome.cycles:,}",
+            str(outcome.seed),
+            f"{outcome.seconds:.0f}",
+            style=style,
+        )
+    return result
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="sim.run", description="Runs the cocotb benches.")
+    parser.add_argument("--bench", help=f"one of {', '.join(BENCHES)}; all by default")
+    parser.add_argument("--config", help="tiny, small, paper or a .toml; the bench's own by default")
+    parser.add_argument("--sim", choices=SIMULATORS, help="both by default")
+    parser.add_argument("--seed", type=int, help="of all random choices; drawn and printed")
+    parser.add_argument("--waves", action="store_true", help="write waves of a single bench")
+    parser.add_argument("--quick", action="store_true", help="the short form of make test")
+    parser.add_argument("--json", type=Path, help="also write the outcomes to a file")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; 0 if every bench ended without a mismatch."""
+    arguments = _arguments(argv)
+    console = Console()
+    if arguments.bench is not None and arguments.bench not in BENCHES:
+        print(f"sim.run: BENCH must be one of {', '.join(BENCHES)}, not {arguments.bench!r}")
+        return 2
+    try:
+        config = load(arguments.config) if arguments.config else None
+    except ConfigError as error:
+        print(f"sim.run: {error}")
+        return 2
+    if arguments.waves and arguments.bench is None:
+        print("sim.run: WAVES=1 needs BENCH=name")
+        return 2
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().getrandbits(24)
+    benches = [arguments.bench] if arguments.bench else list(BENCHES)
+    runs = plan(
+        benches=benches, config=config, simulator=arguments.sim, quick=arguments.quick
+    )
+    missing: dict[str, str] = {}
+    for simulator in {each for _, _, each in runs}:
+        try:
+            simulator_version(simulator)
+        except SimulatorMissing as error:
+            missing[simulator] = str(error)
+    outcomes: list[Outcome] = []
+    runnable = [run for run in runs if run[2] not in missing]
+    for number, (spec, chosen, simulator) in enumerate(runnable, 1):
+        label = f"[{number}/{len(runnable)}] {spec.name} {chosen.name} {simulator}"
+        print(label, end=" ", flush=True)
+        try:
+            outcome = run_bench(
+                spec,
+                chosen,
+                simulator=simulator,
+                seed=seed,
+                quick=arguments.quick,
+                waves=arguments.waves,
+            )
+        except (RuntimeError, SimulatorMissing) as error:
+            outcome = Outcome(
+                spec.name, chosen.name, simulator, seed, 0, 0, 1, 0.0, str(error), "", []
+            )
+        outcomes.append(outcome)
+        print(f"{outcome.seconds:.0f} s: {outcome.error or 'ok'}", flush=True)
+        if not outcome.passed:
+            print(
+                f"  log: {outcome.log}\n  again: make sim BENCH={spec.name}"
+                f" CONFIG={arguments.config or chosen.name} SIM={simulator} SEED={seed} WAVES=1"
+            )
+        elif arguments.waves:
+            waves = [str(path) for path in (Path(outcome.log).parent).glob("*.[vf][cs][dt]")]
+            print(f"  waves: {', '.join(waves) or 'none'}")
+    console.print(table(outcomes))
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=2) + "\n")
+    for message in missing.values():
+        skipped = sum(run[2] in missing for run in runs)
+        print(f"not run: {skipped} benches on a simulator that is missing ({message})")
+    failed = sum(not outcome.passed for outcome in outcomes)
+    print(f"benches: {len(outcomes) - failed} passed, {failed} failed, seed {seed}")
+    return 1 if failed or not outcomes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
