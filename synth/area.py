@@ -80,7 +80,7 @@ def measure(
     folder = build / "hierarchy" / subject.name
     modules = hierarchy.scan(subject.verilog, subject.top, folder)
     texts = {name: module.text for name, module in modules.items()}
-    design = Design(modules, library)
+    design = Design(modules, library, build)
     target = options.limit_fo4 * design.fo4 * 1000 if library.has_timing else None
 
     def candidates(module: Module, recipes: tuple[Recipe, ...]) -> list[Mapped]:

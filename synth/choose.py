@@ -1,8 +1,13 @@
 """Choose a mapping for every module: the smallest, and faster ones where a path is too long."""
 
+import hashlib
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from synth import liberty, sta
+from synth import netlist as netlist_module
 from synth.flow import Mapped
 from synth.hierarchy import Module
 from synth.libraries import Library
@@ -14,10 +19,19 @@ from synth.sta import Analysis, Model, Paths, fo4
 WORTH = 0.25
 
 
+def _source() -> str:
+    """Changes with the code behind an analysis, so that a kept one is of this code."""
+    files = [Path(module.__file__ or "") for module in (netlist_module, sta, liberty)]
+    return hashlib.sha256(
+        b"".join(file.read_bytes() for file in (*files, Path(__file__)))
+    ).hexdigest()
+
+
 @dataclass
 class Choice:
     """What one module became: the mapping, the repeaters added to it, its paths."""
 
+    key: str
     mapped: Mapped
     repeaters: int = 0
     cells: dict[str, int] = field(default_factory=dict)
@@ -29,25 +43,52 @@ class Choice:
 class Design:
     """The modules with their choices, and the analysis that follows from them."""
 
-    def __init__(self, modules: dict[str, Module], library: Library):
+    def __init__(self, modules: dict[str, Module], library: Library, build: Path):
         self.modules, self.library = modules, library
         self.choices: dict[str, Choice] = {}
+        self.known: dict[str, Choice] = {}
+        self.folder = build / "analyses"
+        self.salt = f"{_source()} {library.digest} {library.has_timing}"
         inverter = library.cells[library.inverter]
         self.fo4, self.slope = fo4(inverter) if library.has_timing else (0.0, 0.0)
         self.load = 4 * inverter.pins[inverter.inputs[0]].capacitance
 
     def put(self, mapped: Mapped) -> Choice:
         """Analyse a module with this mapping; its children must have been put before."""
+        children = self.modules[mapped.name].children
+        parts = [self.choices[child].key for child in sorted(children)]
+        text = " ".join([self.salt, mapped.key, mapped.recipe, *parts])
+        key = hashlib.sha256(text.encode()).hexdigest()[:24]
+        if key not in self.known:
+            self.known[key] = self._kept(key) or self._analyse(mapped, key)
+        return self.known[key]
+
+    def _kept(self, key: str) -> Choice | None:
+        """The analysis of an earlier run."""
+        try:
+            with (self.folder / key).open("rb") as file:
+                choice = pickle.load(file)
+        except (OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError):
+            return None
+        return choice if isinstance(choice, Choice) else None
+
+    def _analyse(self, mapped: Mapped, key: str) -> Choice:
         netlist = mapped.read(self.library)
         children = self.modules[mapped.name].children
         weights = {child: self.choices[child].weights for child in children}
         buffer = self.library.cells[self.library.buffer]
         added = add_repeaters(netlist, buffer, FANOUT, weights)
-        choice = Choice(mapped, added, dict(netlist.cell_counts()), weights=port_weights(netlist))
+        choice = Choice(
+            key, mapped, added, dict(netlist.cell_counts()), weights=port_weights(netlist)
+        )
         if self.library.has_timing:
             models = {c: m for c in children if (m := self.choices[c].model) is not None}
             analysis = Analysis(netlist, models, self.slope, self.load)
             choice.paths, choice.model = analysis.result()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        half = self.folder / f"{key}.unfinished"
+        half.write_bytes(pickle.dumps(choice))
+        half.replace(self.folder / key)
         return choice
 
     def put_all(self, mapped: dict[str, Mapped]) -> None:
@@ -56,7 +97,7 @@ class Design:
 
     def swapped(self, mapped: Mapped) -> dict[str, Choice]:
         """The choices with one mapping replaced, all that depends on it analysed anew."""
-        before = dict(self.choices)
+        before, self.choices = self.choices, dict(self.choices)
         touched = {mapped.name}
         self.choices[mapped.name] = self.put(mapped)
         for name, module in self.modules.items():
@@ -66,12 +107,27 @@ class Design:
         after, self.choices = self.choices, before
         return after
 
-    def longest(self, choices: dict[str, Choice] | None = None) -> float:
-        """The longest path in ns between registers anywhere, or at the top's own border."""
-        each = choices if choices is not None else self.choices
-        inner = [c.paths.inside or 0.0 for c in each.values() if c.paths]
-        top = each[list(self.modules)[-1]].paths
-        return max([*inner, top.longest if top else 0.0])
+    def worst(self) -> tuple[float, str]:
+        """The longest path in ns between registers anywhere, or at the top's own border, and its
+        module."""
+        top = list(self.modules)[-1]
+        found = [(c.paths.inside or 0.0, name) for name, c in self.choices.items() if c.paths]
+        paths = self.choices[top].paths
+        return max([*found, (paths.longest if paths else 0.0, top)])
+
+    def longest(self) -> float:
+        return self.worst()[0]
+
+    def on_path(self, name: str) -> set[str]:
+        """The modules that the longest path inside a module may run through."""
+        paths = self.choices[name].paths
+        todo, found = [name, *(paths.via if paths else ())], {name}
+        while todo:
+            each = todo.pop()
+            if each != name:
+                todo += self.modules[each].children
+            found.add(each)
+        return found
 
 
 def speed_up(
@@ -82,21 +138,22 @@ def speed_up(
 ) -> None:
     """Take faster mappings, the best gain for its area first, until no path is above the limit."""
     limit = limit_fo4 * design.fo4
-    while (now := design.longest()) > limit:
+    while (now := design.worst())[0] > limit:
         best: tuple[float, dict[str, Choice], Mapped] | None = None
-        for name, choice in design.choices.items():
-            module, paths = design.modules[name], choice.paths
-            if paths is None or paths.longest < WORTH * limit:
+        for name in sorted(design.on_path(now[1])):
+            choice, module = design.choices[name], design.modules[name]
+            if choice.paths is None or choice.paths.longest < WORTH * limit:
                 continue
             for option in faster(module):
-                growth = (option.area - choice.mapped.area) * module.count
-                if option.recipe == choice.mapped.recipe:
+                if (option.abc_delay_ps or 0.0) >= (choice.mapped.abc_delay_ps or 0.0):
                     continue
-                swapped = design.swapped(option)
-                gain = now - max(design.longest(swapped), limit)
+                before, design.choices = design.choices, design.swapped(option)
+                gain = now[0] - max(design.longest(), limit)
+                after, design.choices = design.choices, before
+                growth = (option.area - choice.mapped.area) * module.count
                 worth = gain / max(growth, 1.0)
                 if gain > 1e-6 and (best is None or worth > best[0]):
-                    best = (worth, swapped, option)
+                    best = (worth, after, option)
         if best is None:
             say(f"no mapping brings the longest path below {limit_fo4:g} FO4")
             return

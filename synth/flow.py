@@ -54,10 +54,12 @@ class Mapped:
 def _front(module: Module, memory: bool) -> list[str]:
     """Passes from the text to coarse cells: arithmetic merged into sums of many operands."""
     return [
-        "read_verilog module.v",
+        "read_verilog -formal module.v",
         *[f"blackbox {escape(child)}" for child in module.children],
         f"hierarchy -check -top {escape(module.name)}",
         "proc",
+        "chformal -remove",
+        "delete */t:$print",
         "check -assert",
         "opt_expr",
         "opt_clean",
@@ -110,14 +112,14 @@ def _script(
             *_gates(recipe, library, options),
             f"log RECIPE {recipe.name}",
             f"abc {liberty} {avoid} {constraint} -script {recipe.name}.abc",
-            "opt_clean -purge",
+            "opt_clean",
             f"tee -q -o {recipe.name}.stat stat -json {liberty}",
             f"write_json {recipe.name}.json",
         ]
     return "\n".join([*lines, ""])
 
 
-def _check(module: Module, result: dict, library: Library, memory: bool) -> None:
+def check_mapped(module: Module, result: dict, library: Library, memory: bool) -> None:
     """Refuse what is not a cell of the library, a submodule or a memory."""
     known = library.cells.keys() | module.children.keys() | ({MEMORY_CELL} if memory else set())
     cells = result["modules"][module.name]["cells"].values()
@@ -164,7 +166,7 @@ def _run(
     results = []
     for recipe in recipes:
         result = yosys.read_json(folder / f"{recipe.name}.json")
-        _check(module, result, library, memory)
+        check_mapped(module, result, library, memory)
         cells = result["modules"][module.name]["cells"].values()
         area = sum(library.cells[c["type"]].area for c in cells if c["type"] in library.cells)
         stat = yosys.read_json(folder / f"{recipe.name}.stat")["design"].get("area", 0.0)
@@ -185,11 +187,13 @@ def _key(module: Module, texts: Mapping[str, str], library: Library, salt: str) 
     return digest.hexdigest()[:16]
 
 
-def _salt(recipes: tuple[Recipe, ...], options: Options, target_ps: float | None) -> str:
+def _salt(
+    recipes: tuple[Recipe, ...], library: Library, options: Options, target_ps: float | None
+) -> str:
     """The flow itself as text: scripts, recipes and options."""
     ways = [(abc_script(r, target_ps), ripple_verilog(r)) for r in recipes]
-    example = _front(Module("m", "", {}), True)
-    return json.dumps([ways, example, asdict(options)])
+    scripts = [_script(Module("m", "", {}), recipes, library, options, m) for m in (True, False)]
+    return json.dumps([ways, scripts]).replace(str(library.path), "")
 
 
 def candidates(
@@ -202,7 +206,7 @@ def candidates(
     build: Path,
 ) -> list[Mapped]:
     """Map a module by each recipe, or take the results from the cache."""
-    key = _key(module, texts, library, _salt(recipes, options, target_ps))
+    key = _key(module, texts, library, _salt(recipes, library, options, target_ps))
     folder = build / "modules" / f"{module.name[:60]}-{key}"
     record = folder / "results.json"
     if record.exists():

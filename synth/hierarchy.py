@@ -42,7 +42,7 @@ def scan(verilog: str, top: str, folder: Path) -> dict[str, Module]:
         raise SynthError(f"no module {top!r} in this Verilog; it has {', '.join(texts)}")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "all.v").write_text(verilog)
-    script = f"read_verilog all.v\nhierarchy -check -top {escape(top)}\n"
+    script = f"read_verilog -formal all.v\nhierarchy -check -top {escape(top)}\n"
     yosys.run(script + "tee -q -o hierarchy.json stat -json\n", folder, "hierarchy")
     stat = yosys.read_json(folder / "hierarchy.json")["modules"]
     modules = {}

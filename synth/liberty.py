@@ -93,15 +93,21 @@ class Table:
     values: tuple[tuple[float, ...], ...]
 
     def at(self, row: float, column: float) -> float:
-        i, x = _locate(self.rows, row)
-        j, y = _locate(self.columns, column)
+        return self.read(self.locate(row, column))
+
+    def locate(self, row: float, column: float) -> tuple[int, float, int, float]:
+        """Where a point lies; the same for every table with the same axes."""
+        return (*_locate(self.rows, row), *_locate(self.columns, column))
+
+    def read(self, place: tuple[int, float, int, float]) -> float:
+        i, x, j, y = place
         low = self.values[i]
-        if x == 0.0:
-            return low[j] + (y * (low[j + 1] - low[j]) if y else 0.0)
-        high = self.values[i + 1]
-        if y == 0.0:
-            return low[j] + x * (high[j] - low[j])
+        if len(low) == 1:
+            return low[0] + (x * (self.values[i + 1][0] - low[0]) if x else 0.0)
         first = low[j] + y * (low[j + 1] - low[j])
+        if x == 0.0:
+            return first
+        high = self.values[i + 1]
         return first + x * (high[j] + y * (high[j + 1] - high[j]) - first)
 
 
@@ -167,6 +173,7 @@ class Reader:
         amount, unit = [*library.lists.get("capacitive_load_unit", ["1", "pf"]), "pf"][:2]
         self.capacitance = float(amount) * {"ff": 1e-3, "pf": 1.0, "nf": 1e3}[unit.lower()]
         self.templates = {group.args[0]: group for group in library.groups if group.args}
+        self.axes: dict[tuple[float, ...], tuple[float, ...]] = {}  # equal axes are one object
         self.default_max = float(library.simple.get("default_max_capacitance", "0"))
 
     def cells(self) -> dict[str, Cell]:
@@ -226,6 +233,7 @@ class Reader:
             for text in group.lists["values"]
         ]
         (first_is_load, first), (_, second) = axes
+        first, second = self.axes.setdefault(first, first), self.axes.setdefault(second, second)
         if not second:  # one index: over the load where it says so, else over the transition
             flat = tuple(value for row in rows for value in row)
             first = first or (0.0,)

@@ -62,6 +62,7 @@ def read(path: Path, name: str, cells: dict[str, Cell]) -> Netlist:
     for port, each in module["ports"].items():
         side = found.inputs if each["direction"] == "input" else found.outputs
         side.update({(port, i): bit for i, bit in enumerate(each["bits"]) if isinstance(bit, int)})
+    names = _names(module)
     for label, each in module["cells"].items():
         bits = {
             (port, i): bit
@@ -71,7 +72,11 @@ def read(path: Path, name: str, cells: dict[str, Cell]) -> Netlist:
         }
         if each["type"] in cells:
             pins = {port: bit for (port, _), bit in bits.items()}
-            found.gates.append(Gate(label, cells[each["type"]], pins))
+            cell = cells[each["type"]]
+            if cell.sequential:  # a flip-flop goes by the name of the signal that it holds
+                held = (names.get(pins.get(port, -1)) for port in cell.outputs)
+                label = next((name for name in held if name), label)
+            found.gates.append(Gate(label, cell, pins))
         else:
             ways = each.get("port_directions", {})
             outputs = frozenset(port for port, way in ways.items() if way == "output")
@@ -79,22 +84,35 @@ def read(path: Path, name: str, cells: dict[str, Cell]) -> Netlist:
     return found
 
 
+def _names(module: dict) -> dict[Net, str]:
+    """The shortest name that the source gave each net, with the bit where there are several."""
+    names: dict[Net, str] = {}
+    for name, each in module["netnames"].items():
+        if name.startswith("$") or each.get("hide_name"):
+            continue
+        for i, bit in enumerate(each["bits"]):
+            label = f"{name}[{i}]" if len(each["bits"]) > 1 else name
+            if isinstance(bit, int) and (bit not in names or len(label) < len(names[bit])):
+                names[bit] = label
+    return names
+
+
 def sinks(netlist: Netlist) -> Iterator[tuple[Net, Gate | Instance, str | Key]]:
-    """Every pin that a net must drive, clock pins of flip-flops apart (the clock tree's job)."""
+    """Every pin that a net must drive, but for clock pins, which are the clock tree's job."""
     for gate in netlist.gates:
         for pin, net in gate.pins.items():
             if gate.cell.pins[pin].direction == "input" and not is_clock(gate.cell, pin):
                 yield net, gate, pin
     for instance in netlist.instances:
+        memory = instance.module.startswith("$mem")
         for key, net in instance.pins.items():
-            if key[0] not in instance.outputs:
+            if key[0] not in instance.outputs and not (memory and key[0].endswith("_CLK")):
                 yield net, instance, key
 
 
 def is_clock(cell: Cell, pin: str) -> bool:
-    return cell.sequential is not None and (
-        cell.pins[pin].clock or (cell.clocked_on or "").strip("!() '") == pin
-    )
+    """Whether a clock enters here: of a flip-flop, or of a gate for clocks."""
+    return cell.pins[pin].clock or (cell.clocked_on or "").strip("!() '") == pin
 
 
 def add_repeaters(
@@ -135,11 +153,11 @@ def add_repeaters(
 def _share(users: list, fanout: int) -> list[list]:
     """The users in as few even parts as keep each within the fan-out."""
     total = sum(weight for _, _, weight in users)
-    goal = total / math.ceil(total / fanout)
+    goal = math.ceil(total / math.ceil(total / fanout))
     parts: list[list] = [[]]
     filled = 0
     for user in users:
-        if parts[-1] and filled + user[2] > goal + 1e-9:
+        if parts[-1] and filled + user[2] > goal:
             parts.append([])
             filled = 0
         parts[-1].append(user)

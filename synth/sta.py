@@ -19,6 +19,7 @@ from synth.netlist import Gate, Instance, Key, Net, Netlist, is_clock
 
 NEVER = float("-inf")
 RISE, FALL = 0, 1
+_NOTHING: frozenset[str] = frozenset()
 
 _COMBINATIONAL = ("combinational", "combinational_rise", "combinational_fall")
 _SENSES = {
@@ -37,6 +38,7 @@ class Output:
     slope: float
     resistance: float
     start: str
+    via: frozenset[str] = _NOTHING
 
 
 @dataclass
@@ -54,7 +56,8 @@ class Paths:
     """The longest path of a module by kind, in ns; None where there is none.
 
     Inside runs from register to register, in and out from and to the module's border, through from
-    border to border; a path that goes on outside is longer and is found in the parent.
+    border to border; a path that goes on outside is longer and is found in the parent. Via names
+    the submodules on the inside path (and all that may be behind the last of them).
     """
 
     inside: float | None
@@ -63,6 +66,7 @@ class Paths:
     through: float | None
     start: str = ""
     end: str = ""
+    via: tuple[str, ...] = ()
     overloaded: int = 0
 
     @property
@@ -80,6 +84,9 @@ class _Edge:
     ways: list[tuple[int, int, float]]
 
 
+_Node = tuple[list[Net], Net, Gate | Instance, dict[Net, float]]
+
+
 class Analysis:
     """One module. `slope` is the transition assumed at its inputs and clocks, `load` what its
     outputs are assumed to drive."""
@@ -93,7 +100,9 @@ class Analysis:
         self.slopes: dict[Net, list[float]] = {}
         self.resistance: dict[Net, float] = {}
         self.edges: dict[Net, list[_Edge]] = {}
-        self.ends: dict[Net, list[tuple[float, str]]] = {}
+        self.ends: dict[Net, list[tuple[float, str, str]]] = {}
+        self.via: dict[Net, frozenset[str]] = {}
+        self.border = set(netlist.outputs.values())
         self.overloaded = 0
         self._add_loads()
         self._launch()
@@ -105,8 +114,9 @@ class Analysis:
     def _add_loads(self) -> None:
         for gate in self.netlist.gates:
             for pin, net in gate.pins.items():
-                capacitance = gate.cell.pins[pin].capacitance
-                self.loads[net] = self.loads.get(net, 0.0) + capacitance
+                if not is_clock(gate.cell, pin):
+                    capacitance = gate.cell.pins[pin].capacitance
+                    self.loads[net] = self.loads.get(net, 0.0) + capacitance
         for instance in self.netlist.instances:
             model = self.models.get(instance.module, Model())
             for key, net in instance.pins.items():
@@ -146,8 +156,8 @@ class Analysis:
                 if arc.kind not in ("rising_edge", "falling_edge"):
                     continue
                 for edge in (RISE, FALL):
-                    late = _read(arc, _DELAY[edge], self.slope, load)
-                    self._meet(net, edge, late, late, _read(arc, _SLOPE[edge], self.slope, load))
+                    late, slope = _read_both(arc, edge, self.slope, load)
+                    self._meet(net, edge, late, late, slope)
                 self._resist(net, arc, self.slope, load)
             self.start[net] = gate.name
             self.overloaded += load > described.max_capacitance > 0
@@ -163,8 +173,12 @@ class Analysis:
             for edge in (RISE, FALL):
                 self._meet(net, edge, late, late, output.slope)
             self.start[net] = f"{instance.name}.{output.start}"
+            self.via[net] = output.via | {instance.module}
 
     def _resist(self, net: Net, arc: Arc, slope: float, load: float) -> None:
+        """How much later the net gets a pF of load; asked for at the module's outputs alone."""
+        if net not in self.border:
+            return
         step = max(load, 0.001)
         rises = [
             (_read(arc, name, slope, load + step) - _read(arc, name, slope, load)) / step
@@ -190,12 +204,12 @@ class Analysis:
         ready = [index for index, count in enumerate(waiting) if count == 0]
         done = 0
         while ready:
-            sources, target, gate, through = nodes[ready.pop()]
+            _, target, unit, through = nodes[ready.pop()]
             done += 1
-            if gate is not None:
-                self._through_gate(gate, target)
+            if isinstance(unit, Gate):
+                self._through_gate(unit, target)
             else:
-                self._through_instance(target, through)
+                self._through_instance(unit, target, through)
             left[target] -= 1
             if left[target] == 0:
                 for user in users.get(target, ()):
@@ -206,7 +220,7 @@ class Analysis:
             stuck = next(t for i, (_, t, _, _) in enumerate(nodes) if waiting[i] > 0)
             raise SynthError(f"{self.netlist.name}: a combinational loop through net {stuck}")
 
-    def _gate_nodes(self) -> Iterable[tuple[list[Net], Net, Gate | None, dict[Net, float]]]:
+    def _gate_nodes(self) -> Iterable[_Node]:
         for gate in self.netlist.gates:
             if gate.cell.sequential or gate.cell.clock_gate:
                 continue
@@ -215,7 +229,7 @@ class Analysis:
                 if gate.cell.pins[pin].direction == "output":
                     yield inputs, net, gate, {}
 
-    def _instance_nodes(self) -> Iterable[tuple[list[Net], Net, Gate | None, dict[Net, float]]]:
+    def _instance_nodes(self) -> Iterable[_Node]:
         for instance in self.netlist.instances:
             model = self.models.get(instance.module)
             for key, ways in model.through.items() if model else ():
@@ -229,7 +243,7 @@ class Analysis:
                         for source, delay in ways.items()
                         if source in instance.pins
                     }
-                    yield list(nets), net, None, nets
+                    yield list(nets), net, instance, nets
 
     def _through_gate(self, gate: Gate, target: Net) -> None:
         load = self.loads.get(target, 0.0)
@@ -249,22 +263,23 @@ class Analysis:
             for before, after in _SENSES.get(arc.sense, _SENSES["non_unate"]):
                 if at[before] == NEVER or _DELAY[after] not in arc.tables:
                     continue
-                delay = _read(arc, _DELAY[after], slopes[before], load)
-                slope = _read(arc, _SLOPE[after], slopes[before], load)
+                delay, slope = _read_both(arc, after, slopes[before], load)
                 if since[before] + delay > max(self.from_register.get(target, [NEVER])):
                     self.start[target] = self.start.get(source, "")
+                    self.via[target] = self.via.get(source, _NOTHING)
                 self._meet(target, after, at[before] + delay, since[before] + delay, slope)
                 ways.append((before, after, delay))
             self.edges.setdefault(source, []).append(_Edge(target, ways))
             self._resist(target, arc, max(slopes), load)
 
-    def _through_instance(self, target: Net, through: dict[Net, float]) -> None:
+    def _through_instance(self, instance: Instance, target: Net, through: dict[Net, float]) -> None:
         for source, delay in through.items():
             if source not in self.arrival:
                 continue
             late, since = max(self.arrival[source]), max(self.from_register[source])
-            if since + delay >= max(self.from_register.get(target, [NEVER, NEVER])):
+            if since + delay > max(self.from_register.get(target, [NEVER])):
                 self.start[target] = self.start.get(source, "")
+                self.via[target] = self.via.get(source, _NOTHING) | {instance.module}
             for edge in (RISE, FALL):
                 self._meet(target, edge, late + delay, since + delay, self.slope)
             ways = [(b, a, delay) for b in (RISE, FALL) for a in (RISE, FALL)]
@@ -280,16 +295,17 @@ class Analysis:
                 if gate.cell.pins[pin].direction == "input" and not is_clock(gate.cell, pin):
                     slope = max(self.slopes.get(net, [self.slope]))
                     need = _setup(gate.cell, pin, self.slope, slope)
-                    self.ends.setdefault(net, []).append((need, gate.name))
+                    self.ends.setdefault(net, []).append((need, gate.name, ""))
         for instance in self.netlist.instances:
             model = self.models.get(instance.module)
             for key, net in instance.pins.items():
                 if key[0] in instance.outputs:
                     continue
                 if model is None:
-                    self.ends.setdefault(net, []).append((0.0, instance.name))
+                    self.ends.setdefault(net, []).append((0.0, instance.name, ""))
                 elif key in model.to_register:
-                    self.ends.setdefault(net, []).append((model.to_register[key], instance.name))
+                    end = (model.to_register[key], instance.name, instance.module)
+                    self.ends.setdefault(net, []).append(end)
 
     def _walk(self, source: Net) -> dict[Net, list[float]]:
         """Arrival on every net behind `source`, counted from it, with the delays found before."""
@@ -318,9 +334,11 @@ class Analysis:
         paths = Paths(None, None, None, None, overloaded=self.overloaded)
         for net, ends in self.ends.items():
             since = max(self.from_register.get(net, [NEVER]))
-            need, end = max(ends)
+            need, end, module = max(ends)
             if since > NEVER and (paths.inside is None or since + need > paths.inside):
                 paths.inside, paths.start, paths.end = since + need, self.start.get(net, ""), end
+                via = self.via.get(net, _NOTHING) | ({module} if module else _NOTHING)
+                paths.via = tuple(sorted(via))
         by_net: dict[Net, list[Key]] = {}
         for key, net in self.netlist.outputs.items():
             by_net.setdefault(net, []).append(key)
@@ -328,7 +346,8 @@ class Analysis:
             if net in self.arrival:
                 slope = max(self.slopes[net])
                 resistance = self.resistance.get(net, 0.0)
-                model.outputs[key] = Output(late, slope, resistance, self.start.get(net, ""))
+                start, via = self.start.get(net, ""), self.via.get(net, _NOTHING)
+                model.outputs[key] = Output(late, slope, resistance, start, via)
             if late > NEVER:
                 paths.out = max(late, paths.out or 0.0)
         for key, net in self.netlist.inputs.items():
@@ -351,6 +370,17 @@ class Analysis:
 def _read(arc: Arc, name: str, slope: float, load: float) -> float:
     table = arc.tables.get(name)
     return table.at(slope, load) if table else 0.0
+
+
+def _read_both(arc: Arc, edge: int, slope: float, load: float) -> tuple[float, float]:
+    """(delay, slope) of an output edge; both tables mostly have the same axes."""
+    delay, transition = arc.tables.get(_DELAY[edge]), arc.tables.get(_SLOPE[edge])
+    if delay is None or transition is None:
+        return _read(arc, _DELAY[edge], slope, load), slope
+    place = delay.locate(slope, load)
+    if transition.rows is delay.rows and transition.columns is delay.columns:
+        return delay.read(place), transition.read(place)
+    return delay.read(place), transition.at(slope, load)
 
 
 def _setup(cell: Cell, pin: str, clock: float, slope: float) -> float:

@@ -48,9 +48,9 @@ def run(script: str, folder: Path, name: str) -> str:
             check=False,
         )
     text = log.read_text(errors="replace")
-    hit = re.search(r"^.*\bERROR: (.*)", text, re.MULTILINE)
+    hit = re.search(r"^(.*)\bERROR: (.*)", text, re.MULTILINE)
     if hit or process.returncode:
-        words = hit.group(1) if hit else f"Yosys ended with code {process.returncode}"
+        words = f"{hit[1]}{hit[2]}" if hit else f"Yosys ended with code {process.returncode}"
         raise SynthError(f"{name}: {words} (all of it: {log})")
     return text
 
