@@ -39,9 +39,9 @@ from model.datapath.primitives import (
 from model.formats.bfp import pow2
 from model.formats.constants import TILE_K, TILE_N
 
-#: Elements of a span's folded activations, and of its weights: 1 and 2 MiB as float64.
+#: Elements of a span's folded activations, and of its weights: 1 and 4 MiB as float64.
 SPAN_ELEMENTS = 1 << 17
-WEIGHT_ELEMENTS = 1 << 18
+WEIGHT_ELEMENTS = 1 << 19
 
 #: Reduction indices that one matrix product sums; more are added up product by product.
 PRODUCT_K = 4096
@@ -71,13 +71,13 @@ def accumulated(
     exponents = _tile_exponents(rows, weight)
     running = exponents.amax(-1)
     distance = running.unsqueeze(-1) - exponents
-    lossless = ((distance <= f) | (exponents == 0)).all(-1).all(0)
-    if one_sum_bound >= 1 << 53:
-        lossless = torch.zeros_like(lossless)
-    if bool(lossless.all()):
+    lossy = (distance > f) & (exponents > 0)
+    in_one_sum = one_sum_bound < 1 << 53
+    if in_one_sum and not bool(lossy.any()):
         return _in_one_sum(rows.values, exponents, distance, weight, g, f), running
+    tile_by_tile = lossy.any(-1).any(0) if in_one_sum else torch.ones(m, dtype=torch.bool)
     accumulators = torch.empty(n_tiles, m, TILE_N, dtype=torch.int64)
-    for chosen, route in ((lossless, _in_one_sum), (~lossless, _tile_by_tile)):
+    for chosen, route in ((~tile_by_tile, _in_one_sum), (tile_by_tile, _tile_by_tile)):
         index = chosen.nonzero().squeeze(-1)
         if len(index):
             accumulators[:, index] = route(

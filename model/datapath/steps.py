@@ -2,8 +2,8 @@
 
 For an engineer beside a wave: every folded and aligned activation, look-up table, decoded sign
 pattern, look-up, plane sum, tile sum, running exponent and accumulator is an attribute, and
-`Stepwise.describe` prints them. The tile sums really come from the look-up tables, and no step
-shares code with the fast form, so that each form checks the other.
+`Stepwise.describe` prints them. The tile sums really come from the look-up tables, and from the
+folding to the accumulators no step shares code with the fast form, so that each checks the other.
 
 Glossary (rows m, LUTs l = 0..15 of 4 activations each, columns n, planes):
 

@@ -86,6 +86,15 @@ class Vector:
         """The weight as the file states it; ValueError if it states none that can be."""
         return Bfp.from_parts(self.exponents, self.signs, self.magnitudes, p_full=self.p_full)
 
+    def parameters(self) -> dict[str, Any]:
+        """The keyword arguments that `matmul` and `stepwise` take for it."""
+        return {
+            "p": self.p,
+            "reconstruct": self.reconstruct,
+            "align_guard_bits": self.align_guard_bits,
+            "acc_guard_bits": self.acc_guard_bits,
+        }
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -93,8 +102,8 @@ class Difference:
 
     Attributes:
         what: the array, such as "magnitudes" or "fast bf16".
-        count: elements that differ (1 where there is nothing to count).
-        detail: the first one: its index, what was expected, what was got.
+        count: elements that differ; 0 where there is nothing to compare.
+        detail: the first one: its index, what was expected, what was got; or why there is none.
     """
 
     what: str
@@ -102,6 +111,8 @@ class Difference:
     detail: str
 
     def __str__(self) -> str:
+        if self.count == 0:
+            return f"{self.what}: {self.detail}"
         return f"{self.what}: {self.count} differ, first {self.detail}"
 
 
@@ -130,38 +141,22 @@ def check_model(vector: Vector) -> list[Difference]:
 
     Checks the quantisation, the memory image in both directions where there is one, and both
     forms of the data path in both result formats, on the file's own exponents, signs and
-    magnitudes.
+    magnitudes. What the model refuses is a difference too.
     """
     differences: list[Difference] = []
-    quantized = quantize(vector.weights, p_full=vector.p_full, rounding=vector.rounding)
-    for part in ("exponents", "signs", "magnitudes"):
-        differences += compare(part, getattr(vector, part), getattr(quantized, part))
-    weight = vector.bfp()
-    if vector.image is not None:
-        differences += _check_image(vector, weight, vector.image)
-    parameters: dict[str, Any] = {
-        "p": vector.p,
-        "reconstruct": vector.reconstruct,
-        "align_guard_bits": vector.align_guard_bits,
-        "acc_guard_bits": vector.acc_guard_bits,
-    }
-    for fmt, expected in vector.expected.items():
-        fast = matmul(vector.activations, weight, out=fmt, **parameters)
-        differences += compare(f"fast {fmt}", expected, to_codes(fast).to(torch.int64))
-    steps = [
-        stepwise(vector.activations, weight, n_tile=n_tile, **parameters)
-        for n_tile in range(-(-vector.n // TILE_N))
-    ]
-    for fmt, expected in vector.expected.items():
-        codes = torch.cat([step.result(fmt).codes for step in steps], dim=1)
-        differences += compare(f"stepwise {fmt}", expected, codes[:, : vector.n])
+    for check in (_check_quantisation, _check_image, _check_fast, _check_stepwise):
+        try:
+            differences += check(vector)
+        except ValueError as error:
+            what = check.__name__.removeprefix("_check_")
+            differences.append(Difference(f"{what} refused", 0, str(error)))
     return differences
 
 
 def compare(what: str, expected: Tensor, got: Tensor) -> list[Difference]:
     """The difference between two integer arrays: none, or one that names the first element."""
     if expected.shape != got.shape:
-        return [Difference(what, 1, f"shape: {tuple(expected.shape)} != {tuple(got.shape)}")]
+        return [Difference(what, 0, f"shape {tuple(got.shape)}, not {tuple(expected.shape)}")]
     wrong = expected.to(torch.int64) != got.to(torch.int64)
     count = int(wrong.sum())
     if count == 0:
@@ -171,19 +166,52 @@ def compare(what: str, expected: Tensor, got: Tensor) -> list[Difference]:
     return [Difference(what, count, detail)]
 
 
-def _check_image(vector: Vector, weight: Bfp, image: bytes) -> list[Difference]:
-    blocks = vector.tiles_per_block
+def _check_quantisation(vector: Vector) -> list[Difference]:
+    quantized = quantize(vector.weights, p_full=vector.p_full, rounding=vector.rounding)
+    return _compare_parts("", vector, quantized)
+
+
+def _check_image(vector: Vector) -> list[Difference]:
+    if vector.image is None:
+        return []
+    weight, blocks = vector.bfp(), vector.tiles_per_block
+    expected = torch.from_numpy(np.frombuffer(vector.image, np.uint8).copy())
     written = torch.from_numpy(to_image(weight, tiles_per_block=blocks))
-    differences = compare("image", torch.frombuffer(bytearray(image), dtype=torch.uint8), written)
-    try:
-        read = from_image(
-            image, k=vector.k, n=vector.n, p_full=vector.p_full, tiles_per_block=blocks
-        )
-    except ValueError as error:
-        return [*differences, Difference("image read back", 1, str(error))]
-    for part in ("exponents", "signs", "magnitudes"):
-        differences += compare(f"{part} of the image", getattr(weight, part), getattr(read, part))
+    differences = compare("image", expected, written)
+    read = from_image(
+        vector.image, k=vector.k, n=vector.n, p_full=vector.p_full, tiles_per_block=blocks
+    )
+    return differences + _compare_parts(" of the image", vector, read)
+
+
+def _check_fast(vector: Vector) -> list[Difference]:
+    weight = vector.bfp()
+    differences: list[Difference] = []
+    for fmt, expected in vector.expected.items():
+        result = matmul(vector.activations, weight, out=fmt, **vector.parameters())
+        differences += compare(f"fast {fmt}", expected, to_codes(result).to(torch.int64))
     return differences
+
+
+def _check_stepwise(vector: Vector) -> list[Difference]:
+    weight = vector.bfp()
+    steps = [
+        stepwise(vector.activations, weight, n_tile=n_tile, **vector.parameters())
+        for n_tile in range(-(-vector.n // TILE_N))
+    ]
+    differences: list[Difference] = []
+    for fmt, expected in vector.expected.items():
+        codes = torch.cat([step.result(fmt).codes for step in steps], dim=1)
+        differences += compare(f"stepwise {fmt}", expected, codes[:, : vector.n])
+    return differences
+
+
+def _compare_parts(where: str, vector: Vector, got: Bfp) -> list[Difference]:
+    return [
+        difference
+        for part in ("exponents", "signs", "magnitudes")
+        for difference in compare(part + where, getattr(vector, part), getattr(got, part))
+    ]
 
 
 def _vector(members: dict[str, Any], stem: str) -> Vector:

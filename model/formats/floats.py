@@ -166,10 +166,10 @@ def round_scaled(integers: Tensor, exponents: Tensor | int, fmt: FloatFormat | s
         exponents = min(exponents, 256)
     least = 1 - fmt.offset  # exponent of the last bit of a subnormal
 
-    # The bit length is the exponent of the number as a float64, rounded in such a way that it
-    # cannot carry: x & ~(x >> 1) has the same leading one and a 0 behind it. (0: far below all.)
-    length = (magnitudes >> 1).bitwise_not_().bitwise_and_(magnitudes)
-    length = (length.to(torch.float64).view(torch.int64) >> 52).sub_(1022)
+    # The bit length is the exponent of the number as a float64 (far below all others for 0).
+    # One that the conversion carries to the next power of two is within 2^-53 of it, and so
+    # becomes that power at either length.
+    length = (magnitudes.to(torch.float64).view(torch.int64) >> 52).sub_(1022)
     # The last bit to keep has this exponent; `shift` bits lie below it, or -shift are missing.
     unit = length.add_(exponents - fmt.significand_bits).clamp_min_(least)
     shift = unit - exponents

@@ -85,8 +85,10 @@ def make(
         a, w = _codes(rng, (m, k), 0, 254), _codes(rng, (k, n), 0, 254)
     elif mood == "subnormal":
         a, w = _codes(rng, (m, k), 0, 2), _codes(rng, (k, n), 126, 131)
+        a[0] = _codes(rng, (1, k), 0, 0)  # a row that has nothing else
         if seed % 2:
             a, w = _codes(rng, (m, k), 125, 131), _codes(rng, (k, n), 0, 1)
+            w[:, : n // 2] &= 0x807F
     elif mood == "sparse":
         a[rng.random((m, k)) < 0.7] &= 0x8000
         w[rng.random((k, n)) < 0.5] &= 0x8000

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from model.datapath import TileMachine, matmul, matmul_with_status, stepwise
+from model.datapath import TileMachine, matmul, matmul_with_status, products, stepwise
 from model.datapath.bounds import acc_bound
 from model.formats.bf16 import from_codes
 from model.formats.bfp import Bfp, is_midpoint, quantize
@@ -245,6 +245,13 @@ def test_rows_of_both_routes_in_one_batch() -> None:
         alone = matmul(a[row : row + 1], normal.bfp, p=8, out="fp32")
         assert torch.equal(mixed[row : row + 1], alone)
     check_forms(Case(a[2:5], normal.weights, normal.bfp), 8, "truncate", 8, 8, sample=1)
+
+
+@pytest.mark.parametrize("mood", ["normal", "outlier", "any_code"])
+def test_a_k_of_several_products(mood: str) -> None:
+    """More k than one matrix product of the fast form sums, and a ragged last tile."""
+    case = make(BASE_SEED + 6, mood, 2, 2 * products.PRODUCT_K + 100, 3)
+    check_forms(case, 9, "truncate", 8, 8, sample=1)
 
 
 @pytest.mark.parametrize("p_full", [9, 16])

@@ -122,4 +122,12 @@ def test_compare_names_the_first_difference() -> None:
     (found,) = compare("codes", torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 2], [0, 0]]))
     assert str(found) == "codes: 2 differ, first at [1, 0]: expected 0x3, got 0x0"
     (shape,) = compare("codes", torch.zeros(2, 3), torch.zeros(3, 2))
-    assert "shape: (2, 3) != (3, 2)" in str(shape)
+    assert str(shape) == "codes: shape (3, 2), not (2, 3)"
+
+
+def test_what_the_model_refuses_is_a_difference(tmp_path: Path, members: dict[str, Any]) -> None:
+    members["weights"][3] = "7f80" + members["weights"][3][4:]
+    members["activations"][1] = "7fc0" + members["activations"][1][4:]
+    found = [str(d) for d in check_model(_load(tmp_path, members))]
+    assert "quantisation refused: values[3, 0] must be finite, not inf" in found
+    assert "fast refused: activations[1, 0] must be finite, not nan" in found
