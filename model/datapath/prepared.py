@@ -67,11 +67,17 @@ def _prepare(weight: Bfp, p: int, midpoint: bool) -> PreparedWeight:
     k_tiles, n_tiles = tile_counts(k, n)
     pad_k, pad_n = k_tiles * TILE_K - k, n_tiles * TILE_N - n
     unit = 1 if midpoint else 2
-    c = signed_weights(weight.signs, weight.load(p), midpoint).div_(unit, rounding_mode="trunc")
-    c = torch.nn.functional.pad(c.to(torch.int16), (0, pad_n, 0, pad_k))
+    q = weight.load(p)
+    c = torch.zeros(n_tiles, k_tiles * TILE_K, TILE_N, dtype=torch.int16)
+    for first in range(0, k, TILE_K):  # a row of tiles at a time stays in the cache
+        rows = slice(first, min(k, first + TILE_K))
+        exact = signed_weights(weight.signs[rows], q[rows], midpoint)
+        stored = (exact >> (unit - 1)).to(torch.int16)
+        padded = torch.nn.functional.pad(stored, (0, pad_n))
+        c[:, rows] = padded.reshape(len(padded), n_tiles, TILE_N).transpose(0, 1)
     groups = group_terms(torch.nn.functional.pad(weight.exponents, (0, 0, 0, pad_k)).T)
     return PreparedWeight(
-        c=c.reshape(k_tiles * TILE_K, n_tiles, TILE_N).transpose(0, 1).contiguous(),
+        c=c,
         unit=unit,
         group_values=groups.values.contiguous(),
         group_exponents=groups.exponents.contiguous(),

@@ -43,6 +43,8 @@ from model.formats.constants import EXPONENT_MAX, EXPONENT_OFFSET, GROUP, P_FULL
 ROUNDINGS = ("truncate", "nearest")
 RECONSTRUCTIONS = ("truncate", "midpoint")
 
+_PIECE_ELEMENTS = 1 << 16
+
 
 def partial_load(magnitudes: Tensor, p_full: int, p: int) -> Tensor:
     """The top p - 1 bits of magnitudes of p_full - 1 bits: q = magnitude >> (p_full - p)."""
@@ -142,7 +144,7 @@ class Bfp:
             group=group,
             p_full=p_full,
         )
-        dead = (bfp.spread_exponents() == 0) & ((bfp.magnitudes != 0) | (bfp.signs != 0))
+        dead = (bfp.spread(bfp.exponents) == 0) & ((bfp.magnitudes != 0) | (bfp.signs != 0))
         if bool(dead.any()):
             index = first_index(dead)
             raise ValueError(
@@ -161,9 +163,9 @@ class Bfp:
         """F, the magnitude bits below those of a BF16 significand: 0 for BFP9, 7 for BFP16."""
         return self.p_full - P_FULL_MIN
 
-    def spread_exponents(self) -> Tensor:
-        """The exponent of every value: uint8, the shape of the values."""
-        spread = self.exponents.repeat_interleave(self.group, self.group_dim)
+    def spread(self, groups: Tensor) -> Tensor:
+        """Values of groups, of the exponents' shape, given to every member: the values' shape."""
+        spread = groups.repeat_interleave(self.group, self.group_dim)
         return spread.narrow(self.group_dim, 0, self.shape[self.group_dim])
 
     def load(self, p: int) -> Tensor:
@@ -189,15 +191,12 @@ class Bfp:
             TypeError, ValueError: p or reconstruct is none of these.
         """
         p = self.p_full if p is None else check_p(p, self.p_full)
-        cut = self.p_full - p
-        integers = self.load(p).to(torch.int32) << cut
-        exponents = self.spread_exponents().to(torch.int64)
+        values = self.load(p).to(torch.float32)
         if is_midpoint(reconstruct, p, self.p_full):
-            half = torch.full_like(integers, 1 << (cut - 1))
-            integers = integers + torch.where(exponents != 0, half, 0)
-        unit = pow2(exponents - (EXPONENT_OFFSET + self.extra_bits))
-        signed = torch.where(self.signs != 0, -integers.double(), integers.double())
-        return (signed * unit).float()
+            values.add_(0.5)
+        unit = EXPONENT_OFFSET + self.extra_bits - (self.p_full - p)
+        units = pow2(self.exponents.to(torch.int64) - unit).masked_fill_(self.exponents == 0, 0)
+        return values.mul_(1 - 2 * self.signs.to(torch.float32)).mul_(self.spread(units.float()))
 
 
 def quantize(
@@ -233,26 +232,51 @@ def quantize(
     extra = check_p_full(p_full) - P_FULL_MIN
     check_choice("rounding", rounding, ROUNDINGS)
     dim = _positive_dim(group_dim, values.dim())
-    sign, significand, exponent, _ = fields(to_bf16(values))
-    exponents = _largest_by_group(torch.where(significand != 0, exponent, 0), dim, group)
-    spread = exponents.repeat_interleave(group, dim).narrow(dim, 0, values.shape[dim])
-    shift = (spread - exponent).clamp(0, 31)  # 15 bits at most: 31 leaves nothing
+    runs = to_bf16(values).movedim(dim, -1)
+    shape, n = runs.shape[:-1], runs.shape[-1]
+    runs = runs.reshape(shape.numel(), n)
+    exponents = torch.empty(len(runs), -(-n // group), dtype=torch.uint8)
+    signs = torch.empty(runs.shape, dtype=torch.uint8)
+    magnitudes = torch.empty(runs.shape, dtype=torch.int16)
+    # A piece at a time, so that the integers of one stay in the cache.
+    step = max(1, _PIECE_ELEMENTS // max(n, 1))
+    for first in range(0, len(runs), step):
+        piece = slice(first, first + step)
+        exponents[piece], signs[piece], magnitudes[piece] = _quantize_runs(
+            runs[piece], group, extra, rounding
+        )
+
+    def restored(part: Tensor) -> Tensor:
+        return part.reshape(*shape, part.shape[-1]).movedim(-1, dim).contiguous()
+
+    return Bfp(
+        restored(exponents), restored(signs), restored(magnitudes), dim, group=group, p_full=p_full
+    )
+
+
+def _quantize_runs(
+    runs: Tensor, group: int, extra: int, rounding: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Exponents, signs and magnitudes (int32) of BF16 runs (R, n) with groups along n."""
+    sign, significand, exponent, _ = fields(runs)
+    alive = significand != 0
+    n = runs.shape[-1]
+    groups = -(-n // group)
+    padded = torch.nn.functional.pad(exponent * alive, (0, groups * group - n))
+    # An explicit shape: -1 could not be inferred for a tensor without elements.
+    exponents = padded.reshape(len(runs), groups, group).amax(-1)
+    spread = exponents.repeat_interleave(group, -1)[:, :n]
+    shift = spread.sub(exponent).clamp_(0, 31)  # 15 bits at most: 31 leaves nothing
     wide = significand << extra
     magnitudes = wide >> shift
     if rounding == "nearest":
-        # The first dropped bit is the half; one below it or an odd quotient rounds up.
-        half = torch.where(shift > 0, torch.ones_like(shift) << (shift - 1).clamp(0, 30), 0)
+        # The first dropped bit is the half; more than that, or an odd quotient, rounds up.
+        half = (torch.ones_like(shift) << shift) >> 1
+        half.masked_fill_(shift == 31, 1 << 30)  # 1 << 31 is negative
         rest = wide - (magnitudes << shift.clamp_max(16))
         up = (rest > half) | ((rest == half) & (shift > 0) & (magnitudes & 1 == 1))
-        magnitudes = magnitudes + up.to(torch.int32)
-    return Bfp(
-        exponents=exponents.to(torch.uint8),
-        signs=torch.where(significand != 0, sign, 0).to(torch.uint8),
-        magnitudes=magnitudes.to(torch.int16),
-        group_dim=dim,
-        group=group,
-        p_full=p_full,
-    )
+        magnitudes = magnitudes + up
+    return exponents, sign * alive, magnitudes
 
 
 def group_shape(shape: torch.Size, group_dim: int, group: int) -> tuple[int, ...]:
@@ -269,14 +293,3 @@ def _positive_dim(group_dim: int, rank: int) -> int:
     if rank == 0:
         raise ValueError("values must have at least one dimension, not none")
     return check_int("group_dim", group_dim, -rank, rank - 1) % rank
-
-
-def _largest_by_group(values: Tensor, dim: int, group: int) -> Tensor:
-    """Maxima of runs of `group` along `dim`; the last run may be shorter."""
-    count = group_shape(values.shape, dim, group)[dim]
-    padding = count * group - values.shape[dim]
-    last = values.movedim(dim, -1)
-    padded = torch.nn.functional.pad(last, (0, padding))
-    # An explicit shape: -1 could not be inferred for a tensor without elements.
-    grouped = padded.reshape(*last.shape[:-1], count, group)
-    return grouped.amax(-1).movedim(-1, dim)
