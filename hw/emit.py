@@ -68,8 +68,8 @@ def to_verilog(library: Library) -> str:
     yosys = find_yosys(lambda version: version >= (0, 40))
     script = [
         f"read_rtlil <<rtlil\n{library.rtlil()}\nrtlil",
-        "proc -nomux -norom -noopt",
+        "proc -norom -noopt",
         "memory_collect",
-        "write_verilog -norename -noattr",
+        "write_verilog -noattr",
     ]
     return yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)

@@ -228,7 +228,9 @@ class CoreBench(Bench):
             if word != expected:
                 got, want = words.unpack(layout, word), words.unpack(layout, expected)
                 fields = [name for name in want if got[name] != want[name]]
-                detail = ", ".join(f"{name}: {got[name]:#x}, not {want[name]:#x}" for name in fields)
+                detail = ", ".join(
+                    f"{name}: {got[name]:#x}, not {want[name]:#x}" for name in fields
+                )
                 raise MismatchError(f"result {self.compared}: {detail}")
             self.compared += 1
 
@@ -277,8 +279,9 @@ class CoreBench(Bench):
         """Runs until ``outputs`` more output tiles have left and the core is idle."""
         beats = self.results.count + outputs * (64 // self.config.drain)
         await self.run(
-            lambda: self.results.count >= beats
-            and not any(source.queue for source in self.sources),
+            lambda: (
+                self.results.count >= beats and not any(source.queue for source in self.sources)
+            ),
             limit=limit,
         )
         await self.run(lambda: bool(self.bit(self._idle)), limit=100)
@@ -286,7 +289,9 @@ class CoreBench(Bench):
             await self.cycle()
         self._compare()
         if self._got:
-            raise MismatchError(f"{len(self._got)} results that no complete output tile accounts for")
+            raise MismatchError(
+                f"{len(self._got)} results that no complete output tile accounts for"
+            )
         if self._expected or self.model.unfinished:
             raise MismatchError("results are missing")
 

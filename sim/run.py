@@ -182,9 +182,7 @@ def plan(
             if simulator not in (None, each):
                 continue
             if config is not None:
-                configs: tuple[Config, ...] = (
-                    (config,) if simulator or each == "verilator" else ()
-                )
+                configs: tuple[Config, ...] = (config,) if simulator or each == "verilator" else ()
             elif each == "icarus":
                 configs = spec.icarus
             else:
@@ -219,7 +217,9 @@ def table(outcomes: list[Outcome]) -> Table:
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="sim.run", description="Runs the cocotb benches.")
     parser.add_argument("--bench", help=f"one of {', '.join(BENCHES)}; all by default")
-    parser.add_argument("--config", help="tiny, small, paper or a .toml; the bench's own by default")
+    parser.add_argument(
+        "--config", help="tiny, small, paper or a .toml; the bench's own by default"
+    )
     parser.add_argument("--sim", choices=SIMULATORS, help="both by default")
     parser.add_argument("--seed", type=int, help="of all random choices; drawn and printed")
     parser.add_argument("--waves", action="store_true", help="write waves of a single bench")
@@ -245,9 +245,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().getrandbits(24)
     benches = [arguments.bench] if arguments.bench else list(BENCHES)
-    runs = plan(
-        benches=benches, config=config, simulator=arguments.sim, quick=arguments.quick
-    )
+    runs = plan(benches=benches, config=config, simulator=arguments.sim, quick=arguments.quick)
     missing: dict[str, str] = {}
     for simulator in {each for _, _, each in runs}:
         try:

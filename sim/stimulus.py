@@ -105,9 +105,7 @@ def tile(config: Config, rng: np.random.Generator, kind: str, p: int) -> Tile:
         exponents[:] = rng.choice([1, 40, 90, 127, 170, 230, 254])
     elif kind != "plain":
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    return Tile(
-        activations, exponents, signs, magnitudes, p, rows=(1 << t_m) - 1, midpoint=0
-    )
+    return Tile(activations, exponents, signs, magnitudes, p, rows=(1 << t_m) - 1, midpoint=0)
 
 
 def outputs(

@@ -32,13 +32,17 @@ def unpack(layout: data.StructLayout, word: int) -> dict[str, int]:
 
 def from_array(values: Array) -> int:
     """An array of fixed-width unsigned integers as one word, first element lowest."""
-    return int.from_bytes(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes(), "little")
+    return int.from_bytes(
+        np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes(), "little"
+    )
 
 
 def to_array(word: int, dtype: str, shape: tuple[int, ...]) -> Array:
     """The inverse of :func:`from_array`."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return np.frombuffer(word.to_bytes(size, "little"), dtype=np.dtype(dtype).newbyteorder("<")).reshape(shape)
+    return np.frombuffer(
+        word.to_bytes(size, "little"), dtype=np.dtype(dtype).newbyteorder("<")
+    ).reshape(shape)
 
 
 def tile_word(config: Config, **fields: int) -> int:

@@ -36,9 +36,7 @@ class Drain(Unique):
             {
                 "write": In(1),
                 "write_row": In(row_bits(config.result_rows)),
-                "accumulators": In(
-                    data.ArrayLayout(signed(config.acc_width), config.acc_columns)
-                ),
+                "accumulators": In(data.ArrayLayout(signed(config.acc_width), config.acc_columns)),
                 "exponent": In(EXPONENT_BITS),
                 "read": In(1),
                 "read_row": In(row_bits(config.result_rows)),
@@ -61,7 +59,9 @@ class Drain(Unique):
                 "exponent": EXPONENT_BITS,
             }
         )
-        ram = instantiate(m, "ram", Ram, purpose="results", width=row_layout.size, depth=config.result_rows)
+        ram = instantiate(
+            m, "ram", Ram, purpose="results", width=row_layout.size, depth=config.result_rows
+        )
         row_in = Signal(row_layout)
         m.d.comb += [
             row_in.accumulators.eq(self.accumulators),

@@ -55,9 +55,7 @@ class Feed(Unique):
             self.fill_group.eq(group),
             self.fill_last.eq(group == last),
             self.fill.eq(
-                self.offered
-                & ((occupied != GROUPS) | self.align)
-                & ~(self.fill_last & self.hold)
+                self.offered & ((occupied != GROUPS) | self.align) & ~(self.fill_last & self.hold)
             ),
         ]
         m.d.sync += occupied.eq(occupied + self.fill - self.align)

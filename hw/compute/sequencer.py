@@ -13,9 +13,7 @@ from hw.library import Unique
 
 def job_layout(config: Config) -> data.StructLayout:
     """A column group on its way to the accumulators: its tile and its number."""
-    return data.StructLayout(
-        {"tile": tile_layout(config), "column_group": row_bits(config.fold)}
-    )
+    return data.StructLayout({"tile": tile_layout(config), "column_group": row_bits(config.fold)})
 
 
 class Sequencer(Unique):

@@ -26,9 +26,7 @@ class Subarray(Unique):
                 "tables": In(tables_layout(config)),
                 "control": In(reduce_layout(config)),
                 "offset": In(signed(config.parity_bits + 1)),
-                "half_sums": Out(
-                    data.ArrayLayout(signed(config.half_sum_bits), config.fanout)
-                ),
+                "half_sums": Out(data.ArrayLayout(signed(config.half_sum_bits), config.fanout)),
             }
         )
 
