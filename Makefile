@@ -5,7 +5,7 @@ PY     := .venv/bin/python
 export PATH := $(CURDIR)/.tools/verilator/bin:$(PATH)
 export PYTHONUNBUFFERED := 1
 
-# Options of the commands: CONFIG, OUT, LIB, BENCH, SEED, WAVES, SIM, FILES, JOBS, SLOW.
+# Options of the commands: CONFIG, OUT, LIB, GATING, LIMIT, JOBS, BENCH, SEED, WAVES, SIM, FILES, SLOW.
 config := $(or $(CONFIG),small)
 name   := $(basename $(notdir $(config)))
 out    := $(or $(OUT),build/verilog/$(name))
@@ -13,7 +13,7 @@ files  := $(or $(FILES),tests/vectors/*.json)
 on      = $(filter-out 0 no off,$($(1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim vectors faults verilog area bench lint types unit quick format clean distclean
+.PHONY: help setup demo test sim vectors faults verilog area recipes bench lint types unit quick format clean distclean
 
 help: ## list the targets (this)
 	@echo "BS-Spec: make TARGET [OPTION=value ...]"
@@ -49,8 +49,11 @@ faults: setup ## plant deliberate faults one at a time; each must turn a bench r
 verilog: setup ## CONFIG=c OUT=folder: plain Verilog, its config and port list
 	@$(PY) -m hw.emit --config "$(config)" --out "$(out)"
 
-area: setup ## CONFIG=c [LIB=x.lib JOBS=2]: what each component costs
-	@$(PY) -m synth.area --config "$(config)" $(if $(LIB),--lib "$(LIB)") $(if $(JOBS),--jobs "$(JOBS)")
+area: setup ## CONFIG=c [LIB=x.lib GATING=1 LIMIT=fo4]: what each component costs
+	@$(PY) -m synth.area --config "$(config)" $(if $(LIB),--lib "$(LIB)") $(if $(call on,GATING),--clock-gating) $(if $(LIMIT),--limit "$(LIMIT)") $(if $(JOBS),--jobs "$(JOBS)")
+
+recipes: setup ## [LIB=x.lib]: the ways to map that area chooses from, side by side
+	@$(PY) -m synth.compare $(if $(LIB),--lib "$(LIB)")
 
 bench: setup ## the model's speed beside torch's own matrix product
 	@$(PY) -m model.datapath.bench

@@ -87,7 +87,7 @@ def _gates(recipe: Recipe, library: Library, options: Options) -> list[str]:
         enable = next(p.name for p in pins if p.direction == "input" and not p.clock)
         clock = next(p.name for p in pins if p.direction == "input" and p.clock)
         out = gate.outputs[0]
-        lines.append(f"clockgate -pos {gate.name} {enable} {clock} {out} -min_net_size 8")
+        lines.append(f"clockgate -pos {gate.name} {enable}:{clock}:{out} -min_net_size 8")
     return [*lines, f"dfflibmap {liberty} {avoid}", "opt -full"]
 
 

@@ -49,7 +49,8 @@ class Library:
     def clock_gate(self) -> Cell | None:
         """The smallest gate for a rising clock that holds its enable in a latch."""
         kinds = ("latch_posedge", "latch_posedge_precontrol")
-        gates = [cell for cell in self.cells.values() if cell.clock_gate in kinds]
+        cells = self.cells.values()
+        gates = [cell for cell in cells if cell.clock_gate in kinds and len(cell.inputs) == 2]
         return min(gates, key=lambda cell: (cell.area, cell.name), default=None)
 
 

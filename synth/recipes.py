@@ -65,6 +65,7 @@ def _amap(options: str, times: int, clean: tuple[str, ...] = _CLEAN) -> tuple[st
 FOR_AREA = (
     Recipe("area", _ALWAYS, _amap("", 4)),
     Recipe("area-wide", _ALWAYS, _amap("-F 4 -A 8 -C 1000", 4)),
+    Recipe("area-raw", _ALWAYS, _amap("", 2, clean=("strash",))),
     Recipe("plain", _ALWAYS, (*_CLEAN, "&get -n", "&dch -f", "&nf", "&put")),
 )
 

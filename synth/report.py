@@ -14,7 +14,7 @@ from synth import yosys
 from synth.choose import Choice, Design
 from synth.errors import SynthError
 from synth.flow import Options
-from synth.sta import Paths
+from synth.models import Paths
 
 if TYPE_CHECKING:
     from synth.area import Subject

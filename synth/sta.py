@@ -10,70 +10,14 @@ Units: ns and pF.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from synth.arcs import COMBINATIONAL, DELAY, FALL, RISE, SENSES, read, read_both, setup
 from synth.errors import SynthError
-from synth.liberty import Arc, Cell
+from synth.liberty import Arc
+from synth.models import NEVER, NOTHING, Model, Output, Paths
 from synth.netlist import Gate, Instance, Key, Net, Netlist, is_clock
-
-NEVER = float("-inf")
-RISE, FALL = 0, 1
-_NOTHING: frozenset[str] = frozenset()
-
-_COMBINATIONAL = ("combinational", "combinational_rise", "combinational_fall")
-_SENSES = {
-    "positive_unate": ((RISE, RISE), (FALL, FALL)),
-    "negative_unate": ((FALL, RISE), (RISE, FALL)),
-    "non_unate": ((RISE, RISE), (FALL, RISE), (RISE, FALL), (FALL, FALL)),
-}
-_DELAY, _SLOPE = ("cell_rise", "cell_fall"), ("rise_transition", "fall_transition")
-
-
-@dataclass
-class Output:
-    """An output bit: latest arrival from a register, its slope, and ns a pF of further load."""
-
-    arrival: float
-    slope: float
-    resistance: float
-    start: str
-    via: frozenset[str] = _NOTHING
-
-
-@dataclass
-class Model:
-    """What a parent sees of a module."""
-
-    load: dict[Key, float] = field(default_factory=dict)
-    to_register: dict[Key, float] = field(default_factory=dict)
-    outputs: dict[Key, Output] = field(default_factory=dict)
-    through: dict[Key, dict[Key, float]] = field(default_factory=dict)
-
-
-@dataclass
-class Paths:
-    """The longest path of a module by kind, in ns; None where there is none.
-
-    Inside runs from register to register, in and out from and to the module's border, through from
-    border to border; a path that goes on outside is longer and is found in the parent. Via names
-    the submodules on the inside path (and all that may be behind the last of them).
-    """
-
-    inside: float | None
-    into: float | None
-    out: float | None
-    through: float | None
-    start: str = ""
-    end: str = ""
-    via: tuple[str, ...] = ()
-    overloaded: int = 0
-
-    @property
-    def longest(self) -> float:
-        return max(
-            x for x in (self.inside, self.into, self.out, self.through, 0.0) if x is not None
-        )
 
 
 @dataclass
@@ -94,8 +38,8 @@ class Analysis:
     def __init__(self, netlist: Netlist, models: dict[str, Model], slope: float, load: float):
         self.netlist, self.models, self.slope, self.outside = netlist, models, slope, load
         self.loads: dict[Net, float] = {}
-        self.arrival: dict[Net, list[float]] = {}
         self.from_register: dict[Net, list[float]] = {}
+        self.from_border: dict[Net, list[float]] = {}
         self.start: dict[Net, str] = {}
         self.slopes: dict[Net, list[float]] = {}
         self.resistance: dict[Net, float] = {}
@@ -103,6 +47,7 @@ class Analysis:
         self.ends: dict[Net, list[tuple[float, str, str]]] = {}
         self.via: dict[Net, frozenset[str]] = {}
         self.border = set(netlist.outputs.values())
+        self.order: dict[Net, int] = {}  # of driven nets, topological
         self.overloaded = 0
         self._add_loads()
         self._launch()
@@ -124,19 +69,24 @@ class Analysis:
         for net in self.netlist.outputs.values():
             self.loads[net] = self.loads.get(net, 0.0) + self.outside
 
-    def _meet(self, net: Net, edge: int, arrival: float, launched: float, slope: float) -> None:
-        """Keep the latest of what arrives at an edge of a net."""
-        at = self.arrival.setdefault(net, [NEVER, NEVER])
-        since = self.from_register.setdefault(net, [NEVER, NEVER])
-        slopes = self.slopes.setdefault(net, [0.0, 0.0])
-        at[edge] = max(at[edge], arrival)
-        since[edge] = max(since[edge], launched)
-        slopes[edge] = max(slopes[edge], slope)
+    def _meet(self, net: Net, edge: int, launched: float, entered: float, slope: float) -> None:
+        """Keep the latest of what arrives at an edge of a net, from registers and from outside."""
+        if net not in self.slopes:
+            self.slopes[net] = [0.0, 0.0]
+            self.from_register[net] = [NEVER, NEVER]
+            self.from_border[net] = [NEVER, NEVER]
+        since, entry, slopes = self.from_register[net], self.from_border[net], self.slopes[net]
+        if launched > since[edge]:
+            since[edge] = launched
+        if entered > entry[edge]:
+            entry[edge] = entered
+        if slope > slopes[edge]:
+            slopes[edge] = slope
 
     def _launch(self) -> None:
         for net in self.netlist.inputs.values():
             for edge in (RISE, FALL):
-                self._meet(net, edge, 0.0, NEVER, self.slope)
+                self._meet(net, edge, NEVER, 0.0, self.slope)
         for gate in self.netlist.gates:
             if gate.cell.sequential:
                 self._launch_flop(gate)
@@ -156,8 +106,8 @@ class Analysis:
                 if arc.kind not in ("rising_edge", "falling_edge"):
                     continue
                 for edge in (RISE, FALL):
-                    late, slope = _read_both(arc, edge, self.slope, load)
-                    self._meet(net, edge, late, late, slope)
+                    late, slope = read_both(arc, edge, self.slope, load)
+                    self._meet(net, edge, late, NEVER, slope)
                 self._resist(net, arc, self.slope, load)
             self.start[net] = gate.name
             self.overloaded += load > described.max_capacitance > 0
@@ -171,7 +121,7 @@ class Analysis:
         if output.arrival > NEVER:
             late = output.arrival + extra
             for edge in (RISE, FALL):
-                self._meet(net, edge, late, late, output.slope)
+                self._meet(net, edge, late, NEVER, output.slope)
             self.start[net] = f"{instance.name}.{output.start}"
             self.via[net] = output.via | {instance.module}
 
@@ -181,8 +131,8 @@ class Analysis:
             return
         step = max(load, 0.001)
         rises = [
-            (_read(arc, name, slope, load + step) - _read(arc, name, slope, load)) / step
-            for name in _DELAY
+            (read(arc, name, slope, load + step) - read(arc, name, slope, load)) / step
+            for name in DELAY
         ]
         self.resistance[net] = max(self.resistance.get(net, 0.0), *rises)
 
@@ -212,6 +162,7 @@ class Analysis:
                 self._through_instance(unit, target, through)
             left[target] -= 1
             if left[target] == 0:
+                self.order[target] = len(self.order)
                 for user in users.get(target, ()):
                     waiting[user] -= 1
                     if waiting[user] == 0:
@@ -252,36 +203,33 @@ class Analysis:
         self.overloaded += load > described.max_capacitance > 0
         for arc in described.arcs:
             source = gate.pins.get(arc.related)
-            if source is None or source not in self.arrival or arc.kind not in _COMBINATIONAL:
+            if source is None or source not in self.slopes or arc.kind not in COMBINATIONAL:
                 continue
-            slopes, at, since = (
-                self.slopes[source],
-                self.arrival[source],
-                self.from_register[source],
-            )
+            slopes, since = self.slopes[source], self.from_register[source]
+            entry = self.from_border[source]
             ways = []
-            for before, after in _SENSES.get(arc.sense, _SENSES["non_unate"]):
-                if at[before] == NEVER or _DELAY[after] not in arc.tables:
+            for before, after in SENSES.get(arc.sense, SENSES["non_unate"]):
+                if since[before] == entry[before] == NEVER or DELAY[after] not in arc.tables:
                     continue
-                delay, slope = _read_both(arc, after, slopes[before], load)
+                delay, slope = read_both(arc, after, slopes[before], load)
                 if since[before] + delay > max(self.from_register.get(target, [NEVER])):
                     self.start[target] = self.start.get(source, "")
-                    self.via[target] = self.via.get(source, _NOTHING)
-                self._meet(target, after, at[before] + delay, since[before] + delay, slope)
+                    self.via[target] = self.via.get(source, NOTHING)
+                self._meet(target, after, since[before] + delay, entry[before] + delay, slope)
                 ways.append((before, after, delay))
             self.edges.setdefault(source, []).append(_Edge(target, ways))
             self._resist(target, arc, max(slopes), load)
 
     def _through_instance(self, instance: Instance, target: Net, through: dict[Net, float]) -> None:
         for source, delay in through.items():
-            if source not in self.arrival:
+            if source not in self.slopes:
                 continue
-            late, since = max(self.arrival[source]), max(self.from_register[source])
+            since, entry = max(self.from_register[source]), max(self.from_border[source])
             if since + delay > max(self.from_register.get(target, [NEVER])):
                 self.start[target] = self.start.get(source, "")
-                self.via[target] = self.via.get(source, _NOTHING) | {instance.module}
+                self.via[target] = self.via.get(source, NOTHING) | {instance.module}
             for edge in (RISE, FALL):
-                self._meet(target, edge, late + delay, since + delay, self.slope)
+                self._meet(target, edge, since + delay, entry + delay, self.slope)
             ways = [(b, a, delay) for b in (RISE, FALL) for a in (RISE, FALL)]
             self.edges.setdefault(source, []).append(_Edge(target, ways))
 
@@ -294,7 +242,7 @@ class Analysis:
             for pin, net in gate.pins.items():
                 if gate.cell.pins[pin].direction == "input" and not is_clock(gate.cell, pin):
                     slope = max(self.slopes.get(net, [self.slope]))
-                    need = _setup(gate.cell, pin, self.slope, slope)
+                    need = setup(gate.cell, pin, self.slope, slope)
                     self.ends.setdefault(net, []).append((need, gate.name, ""))
         for instance in self.netlist.instances:
             model = self.models.get(instance.module)
@@ -310,100 +258,66 @@ class Analysis:
     def _walk(self, source: Net) -> dict[Net, list[float]]:
         """Arrival on every net behind `source`, counted from it, with the delays found before."""
         at: dict[Net, list[float]] = {source: [0.0, 0.0]}
-        queue: list[tuple[float, Net]] = [(max(self.arrival[source]), source)]
+        queue: list[tuple[int, Net]] = [(self.order.get(source, -1), source)]
         queued = {source}
         while queue:
             _, net = heappop(queue)
-            queued.discard(net)
             here = at[net]
             for edge in self.edges.get(net, ()):
                 there = at.setdefault(edge.target, [NEVER, NEVER])
-                later = False
                 for before, after, delay in edge.ways:
                     if here[before] + delay > there[after]:
                         there[after] = here[before] + delay
-                        later = True
-                if later and edge.target not in queued:
+                if edge.target not in queued:  # in topological order: each net is left once
                     queued.add(edge.target)
-                    heappush(queue, (max(self.arrival[edge.target]), edge.target))
+                    heappush(queue, (self.order[edge.target], edge.target))
         return at
 
-    def result(self) -> tuple[Paths, Model]:
-        """The longest paths, and the model of this module for its parent."""
-        model = Model()
-        paths = Paths(None, None, None, None, overloaded=self.overloaded)
+    def paths(self) -> Paths:
+        """The longest path of each kind."""
+        found = Paths(None, None, None, None, overloaded=self.overloaded)
         for net, ends in self.ends.items():
-            since = max(self.from_register.get(net, [NEVER]))
+            if net not in self.slopes:
+                continue
             need, end, module = max(ends)
-            if since > NEVER and (paths.inside is None or since + need > paths.inside):
-                paths.inside, paths.start, paths.end = since + need, self.start.get(net, ""), end
-                via = self.via.get(net, _NOTHING) | ({module} if module else _NOTHING)
-                paths.via = tuple(sorted(via))
+            since = max(self.from_register[net]) + need
+            if since > NEVER and (found.inside is None or since > found.inside):
+                found.inside, found.start, found.end = since, self.start.get(net, ""), end
+                via = self.via.get(net, NOTHING) | ({module} if module else NOTHING)
+                found.via = tuple(sorted(via))
+            found.into = _later(found.into, max(self.from_border[net]) + need)
+        for net in self.border & self.slopes.keys():
+            found.out = _later(found.out, max(self.from_register[net]))
+            found.through = _later(found.through, max(self.from_border[net]))
+        return found
+
+    def model(self) -> Model:
+        """What a parent needs of this module."""
+        found = Model()
         by_net: dict[Net, list[Key]] = {}
         for key, net in self.netlist.outputs.items():
             by_net.setdefault(net, []).append(key)
-            late = max(self.from_register.get(net, [NEVER]))
-            if net in self.arrival:
-                slope = max(self.slopes[net])
-                resistance = self.resistance.get(net, 0.0)
-                start, via = self.start.get(net, ""), self.via.get(net, _NOTHING)
-                model.outputs[key] = Output(late, slope, resistance, start, via)
-            if late > NEVER:
-                paths.out = max(late, paths.out or 0.0)
+            if net in self.slopes:
+                found.outputs[key] = Output(
+                    arrival=max(self.from_register[net]),
+                    slope=max(self.slopes[net]),
+                    resistance=self.resistance.get(net, 0.0),
+                    start=self.start.get(net, ""),
+                    via=self.via.get(net, NOTHING),
+                )
         for key, net in self.netlist.inputs.items():
-            model.load[key] = self.loads.get(net, 0.0)
+            found.load[key] = self.loads.get(net, 0.0)
             if net not in self.edges and net not in self.ends and net not in by_net:
                 continue
             for reached, at in self._walk(net).items():
                 late = max(at)
                 if reached in self.ends:
                     need = late + max(self.ends[reached])[0]
-                    model.to_register[key] = max(need, model.to_register.get(key, 0.0))
+                    found.to_register[key] = max(need, found.to_register.get(key, 0.0))
                 for output in by_net.get(reached, ()):
-                    model.through.setdefault(output, {})[key] = late
-                    paths.through = max(late, paths.through or 0.0)
-        if model.to_register:
-            paths.into = max(model.to_register.values())
-        return paths, model
+                    found.through.setdefault(output, {})[key] = late
+        return found
 
 
-def _read(arc: Arc, name: str, slope: float, load: float) -> float:
-    table = arc.tables.get(name)
-    return table.at(slope, load) if table else 0.0
-
-
-def _read_both(arc: Arc, edge: int, slope: float, load: float) -> tuple[float, float]:
-    """(delay, slope) of an output edge; both tables mostly have the same axes."""
-    delay, transition = arc.tables.get(_DELAY[edge]), arc.tables.get(_SLOPE[edge])
-    if delay is None or transition is None:
-        return _read(arc, _DELAY[edge], slope, load), slope
-    place = delay.locate(slope, load)
-    if transition.rows is delay.rows and transition.columns is delay.columns:
-        return delay.read(place), transition.read(place)
-    return delay.read(place), transition.at(slope, load)
-
-
-def _setup(cell: Cell, pin: str, clock: float, slope: float) -> float:
-    """The setup time of a data pin, 0 where the library gives none."""
-    needs = [
-        table.at(clock, slope)
-        for arc in cell.pins[pin].arcs
-        if arc.kind.startswith(("setup", "recovery"))
-        for table in arc.tables.values()
-    ]
-    return max(needs, default=0.0)
-
-
-def fo4(inverter: Cell) -> tuple[float, float]:
-    """(delay, slope) in ns of an inverter that drives four like it, deep in a chain of them."""
-    stages = 24
-    way_in, way_out = inverter.inputs[0], inverter.outputs[0]
-    chain = Netlist("fo4", inputs={("i", 0): 0}, outputs={})
-    for stage in range(stages):
-        chain.gates.append(Gate(f"g{stage}", inverter, {way_in: stage, way_out: stage + 1}))
-        for other in range(3):
-            spare = 1000 + 3 * stage + other
-            chain.gates.append(Gate(f"l{spare}", inverter, {way_in: stage, way_out: spare}))
-    analysis = Analysis(chain, {}, 0.0, 0.0)
-    first, last = (max(analysis.arrival[net]) for net in (8, 20))
-    return (last - first) / 12, max(analysis.slopes[20])
+def _later(known: float | None, time: float) -> float | None:
+    return known if time == NEVER else max(time, known or 0.0)
