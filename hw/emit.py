@@ -6,16 +6,25 @@
 from __future__ import annotations
 
 import argparse
-import json
+import hashlib
+import os
+import shutil
+import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth._toolchain.yosys import find_yosys
+from amaranth.lib import data
 
+from hw.compute import layouts
 from hw.compute.array import Array
 from hw.config import Config, ConfigError, load
 from hw.library import Library, Unique, flat_ports
+
+#: Version of the emitted core.
+VERSION = "0.1.0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +77,189 @@ def to_verilog(library: Library) -> str:
     yosys = find_yosys(lambda version: version >= (0, 40))
     script = [
         f"read_rtlil <<rtlil\n{library.rtlil()}\nrtlil",
+        # Continuous assignments instead of always blocks for what is combinational: they settle
+        # at time zero in every simulator.
         "proc -norom -noopt",
         "memory_collect",
         "write_verilog -noattr",
     ]
-    return yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
+    text: str = yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
+    return text
+
+
+#: Lint rules that say nothing about this text, each with its reason.
+WAIVERS = {
+    "WIDTHEXPAND": "operands are extended on purpose: sums are as wide as their bound",
+    "CASEOVERLAP": "selections are one-hot by construction (parallel_case)",
+}
+
+
+def ports_text(emission: Emission) -> str:
+    """The port list of the top module as an aligned table, with what each payload holds."""
+    lines = [f"{emission.top}: ports for configuration {emission.config.name}", ""]
+    rows = [
+        ("clk", "input", 1, "clock, rising edge"),
+        ("rst", "input", 1, "reset, synchronous, active high"),
+    ]
+    rows += [(name, way, bits, "") for name, way, bits in sorted(emission.ports)]
+    width = max(len(name) for name, *_ in rows)
+    lines += [
+        f"{name:<{width}}  {way:<6}  {bits:>6}  {note}".rstrip() for name, way, bits, note in rows
+    ]
+    lines += ["", "Fields of the payloads, lowest bit first (offset, bits):"]
+    for stream, layout in layouts.payloads(emission.config).items():
+        lines.append(f"{stream}__payload" if stream != "status" else stream)
+        lines += [f"  {field:<24} {offset:>6} {bits:>6}" for field, offset, bits in _fields(layout)]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(layout: data.Layout, prefix: str = "", base: int = 0) -> list[tuple[str, int, int]]:
+    """Fields of a layout; an array is one row that names its first element's shape."""
+    if isinstance(layout, data.ArrayLayout):
+        name = f"{prefix}[0..{layout.length - 1}]"
+        if isinstance(layout.elem_shape, data.Layout):
+            return _fields(layout.elem_shape, name, base)
+        return [(name, base, layout.size // layout.length)]
+    rows = []
+    for name, field in layout:
+        full = f"{prefix}.{name}" if prefix else str(name)
+        if isinstance(field.shape, data.Layout):
+            rows += _fields(field.shape, full, base + field.offset)
+        else:
+            rows.append((full, base + field.offset, field.width))
+    return rows
+
+
+def core_text(emission: Emission, stem: str) -> str:
+    """A FuseSoC core file (CAPI 2)."""
+    return f"""CAPI=2:
+name: bsspec:core:{emission.config.name}:{VERSION}
+description: BS-Spec compute core, configuration {emission.config.name}
+filesets:
+  rtl:
+    files:
+      - {stem}.v
+    file_type: verilogSource
+  lint:
+    files:
+      - {stem}.vlt
+    file_type: vlt
+targets:
+  default:
+    filesets: [rtl]
+    toplevel: {emission.top}
+  lint:
+    default_tool: verilator
+    filesets: [rtl, lint]
+    tools:
+      verilator:
+        mode: lint-only
+    toplevel: {emission.top}
+"""
+
+
+def waivers_text() -> str:
+    """A Verilator control file with the waivers and their reasons."""
+    lines = ["`verilator_config"]
+    for rule, reason in WAIVERS.items():
+        lines += [f"// {reason}", f"lint_off -rule {rule}"]
+    return "\n".join(lines) + "\n"
+
+
+def write(emission: Emission, folder: Path) -> list[Path]:
+    """Writes the text and what belongs beside it; each file appears whole or not at all."""
+    stem = f"bsspec_{emission.config.name}"
+    contents = {
+        f"{stem}.v": emission.verilog,
+        f"{stem}.json": emission.config.to_json(),
+        f"{stem}.ports.txt": ports_text(emission),
+        f"{stem}.core": core_text(emission, stem),
+        f"{stem}.vlt": waivers_text(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, text in contents.items():
+        path = folder / name
+        partial = folder / f".{name}.partial"
+        partial.write_text(text)
+        os.replace(partial, path)
+        paths.append(path)
+    return paths
+
+
+def lint(verilog: Path, waivers: Path, top: str) -> tuple[str, bool]:
+    """Verilator's lint of the written text: what it said, and whether it is clean."""
+    if shutil.which("verilator") is None:
+        return "verilator is not installed: make setup", False
+    command = ["verilator", "--lint-only", "--top-module", top]
+    done = subprocess.run(
+        [*command, str(waivers), str(verilog)], capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0 and not done.stderr.strip():
+        return "clean", True
+    first = next((line for line in done.stderr.splitlines() if line.startswith("%")), "failed")
+    return first, False
+
+
+def elaborate(verilog: Path, top: str) -> tuple[str, bool]:
+    """A second tool's elaboration (slang): what it said, and whether it succeeded."""
+    script = (
+        "import sys, pyslang\n"
+        "from pyslang import ast, driver\n"
+        "d = driver.Driver(); d.addStandardArgs()\n"
+        "ok = d.parseCommandLine(' '.join(['slang', '--top', sys.argv[2], sys.argv[1]]))\n"
+        "ok = ok and d.processOptions() and d.parseAllSources()\n"
+        "ok = ok and d.runFullCompilation(True)\n"
+        "sys.exit(0 if ok else 1)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(verilog), top],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return "elaborates", True
+    lines = (done.stderr + done.stdout).strip().splitlines()
+    return lines[-1] if lines else "failed", False
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command ``make verilog``."""
+    parser = argparse.ArgumentParser(prog="hw.emit", description="Emits Verilog.")
+    parser.add_argument("--config", default="small", help="tiny, small, paper or a .toml")
+    parser.add_argument("--out", type=Path, help="folder; build/verilog/<config> by default")
+    parser.add_argument("--no-check", action="store_true", help="skip lint and elaboration")
+    arguments = parser.parse_args(argv)
+    try:
+        config = load(arguments.config)
+        started = time.monotonic()
+        print(f"emitting {config.name} ...", flush=True)
+        emission = emit(config)
+        folder = arguments.out or Path("build/verilog") / config.name
+        paths = write(emission, folder)
+    except (ConfigError, OSError) as error:
+        print(f"hw.emit: {error}", file=sys.stderr)
+        return 2
+    lines = emission.verilog.count("\n")
+    print(
+        f"{len(emission.modules)} unique modules, {lines:,} lines,"
+        f" {len(emission.verilog) / 1e6:.2f} MB, {time.monotonic() - started:.0f} s"
+    )
+    for path in paths:
+        print(f"  {path}  {path.stat().st_size:,} bytes")
+    digest = hashlib.sha256(emission.verilog.encode()).hexdigest()
+    print(f"sha256 of the Verilog: {digest}")
+    if arguments.no_check:
+        return 0
+    text = next(path for path in paths if path.suffix == ".v")
+    waivers = next(path for path in paths if path.suffix == ".vlt")
+    said, clean = lint(text, waivers, emission.top)
+    print(f"verilator --lint-only ({len(WAIVERS)} waivers): {said}", flush=True)
+    heard, elaborated = elaborate(text, emission.top)
+    print(f"slang: {heard}")
+    return 0 if clean and elaborated else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -65,24 +65,22 @@ class RunningExponent(Unique):
         )
         old = Signal(EXPONENT_BITS)
         m.d.comb += old.eq(Mux(self.first, 0, exponents[self.context]))
-        none = Signal()
-        skipped = Signal()
         raises = Signal()
         difference = Signal(signed(EXPONENT_BITS + 1))
         distance = Signal(EXPONENT_BITS)
         decision = Signal(decision_layout(config), reset_less=True)
         amount_bits = len(decision.amount)
         m.d.comb += [
-            none.eq(old == 0),
-            skipped.eq(self.tile_exponent == 0),
             difference.eq(self.tile_exponent - old),
             raises.eq(difference > 0),
             distance.eq(Mux(raises, difference, -difference)),
             self.decision.eq(decision),
         ]
+        # Where a side is missing (R = 0 or X = 0 stand for none) the shift falls on zeros: the old
+        # sums are masked by ``fresh``, the sums of a tile without a live activation are 0.
         with m.If(self.decide):
             m.d.sync += [
-                decision.fresh.eq(none),
+                decision.fresh.eq(old == 0),
                 decision.shift_old.eq(raises),
                 decision.amount.eq(
                     Mux(distance[amount_bits:].any(), (1 << amount_bits) - 1, distance)
@@ -90,9 +88,6 @@ class RunningExponent(Unique):
                 decision.exponent.eq(Mux(raises, self.tile_exponent, old)),
                 exponents[self.context].eq(Mux(raises, self.tile_exponent, old)),
             ]
-            # Nothing to shift where one of the two sides is not there; R = 0 stands for none.
-            with m.If(none | skipped):
-                m.d.sync += decision.amount.eq(0)
         return m
 
 

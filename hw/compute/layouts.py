@@ -86,6 +86,19 @@ STATUS = data.StructLayout(
 )
 
 
+def payloads(config: Config) -> dict[str, data.Layout]:
+    """The payload of every stream of the core, and its status, by port name."""
+    return {
+        "tiles": tile_layout(config),
+        "activations": activations_layout(config),
+        "exponents": exponents_layout(config),
+        "planes": plane_layout(config),
+        "scales": scales_layout(config),
+        "results": results_layout(config),
+        "status": STATUS,
+    }
+
+
 def look_layout(config: Config) -> data.StructLayout:
     """A look-up: ``index`` of the half table, ``negate`` what is read.
 
@@ -180,5 +193,5 @@ def mpu_control_layout(config: Config) -> data.StructLayout:
 
 #: Width of ``R - p + r_n``, signed: 2 - 16 .. 508 + 253.
 RESULT_EXPONENT_BITS = 11
-assert 508 + 253 < 1 << (RESULT_EXPONENT_BITS - 1)
+assert 1 << (RESULT_EXPONENT_BITS - 1) > 508 + 253
 assert EXPONENT_BITS == 9

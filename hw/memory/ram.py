@@ -58,7 +58,7 @@ class Ram(Unique):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.ram = ram = memory.Memory(shape=self.width, depth=self.depth, init=[])
+        m.submodules.rows = ram = memory.Memory(shape=self.width, depth=self.depth, init=[])
         write = ram.write_port()
         read = ram.read_port()
         row_bits = len(write.addr)

@@ -1,0 +1,462 @@
+"""Deliberate faults, one a line of the list: a place in the hardware, and what is wrong there.
+
+Each fault replaces a piece of text that occurs exactly once in its file; a list that no longer
+fits the hardware is an error. The bench named beside it must turn red.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault.
+
+    Attributes
+    ----------
+    what : str
+        What is wrong, for the report.
+    bench : str
+        The bench that must see it.
+    file : str
+        Below ``hw/compute``.
+    old, new : str
+        Text and its replacement.
+    config : str
+        Configuration of the bench: a name of :mod:`sim.registry`.
+    """
+
+    what: str
+    bench: str
+    file: str
+    old: str
+    new: str
+    config: str = "tiny"
+
+
+def _faults(
+    bench: str, file: str, *rows: tuple[str, str, str], config: str = "tiny"
+) -> list[Fault]:
+    return [Fault(what, bench, file, old, new, config) for what, old, new in rows]
+
+
+FAULTS: list[Fault] = [
+    *_faults(
+        "aligner",
+        "aligner.py",
+        (
+            "distance off by one",
+            "distance.eq(self.tile_exponent - self.kept.eps)",
+            "distance.eq(self.tile_exponent - self.kept.eps + 1)",
+        ),
+        (
+            "subnormals keep exponent 0",
+            "Cat(activation.exponent[0] | ~normal,",
+            "Cat(activation.exponent[0],",
+        ),
+        (
+            "subnormals get a leading one",
+            "Cat(activation.mantissa, normal)",
+            "Cat(activation.mantissa, Const(1, 1))",
+        ),
+        (
+            "far shifts wrap",
+            "Mux(distance[steps:].any(), 0, shifted)",
+            "shifted",
+        ),
+        ("negation without its carry", "\n                + self.kept.sign\n", "\n"),
+        ("Inf and NaN are live", "finite.eq(~activation.exponent.all())", "finite.eq(1)"),
+        (
+            "groups of exponent 0 are live",
+            "                & self.shared_exponent.any()\n",
+            "",
+        ),
+        (
+            "an exponent bit is flipped",
+            "self.folded.eps.eq(effective + self.shared_exponent)",
+            "self.folded.eps.eq((effective + self.shared_exponent) ^ 16)",
+        ),
+        (
+            "masked rows are live",
+            "                self.enable\n                & finite",
+            "                finite",
+        ),
+    ),
+    *_faults(
+        "aligner_bank",
+        "aligner.py",
+        (
+            "the maximum never restarts",
+            "((filled_group == 0) | (candidates[0] > running))",
+            "(candidates[0] > running)",
+        ),
+        ("the minimum is taken", "Mux(a > b, a, b)", "Mux(a > b, b, a)"),
+        (
+            "the tile exponent is not kept for groups 1 to 3",
+            "Mux(self.align_group == 0, running, self.tile_exponent)",
+            "running",
+        ),
+        (
+            "a group lands in the wrong slots",
+            "self.fill & (self.fill_group == g)",
+            "self.fill & (self.fill_group != g)",
+        ),
+    ),
+    *_faults(
+        "lut_bank",
+        "lut.py",
+        (
+            "a signed sum adds where it should subtract",
+            "total.eq(low + high if same_2 else low - high)",
+            "total.eq(low + high)",
+        ),
+        (
+            "the differences of the upper pair are lost",
+            "high_plus if same_2 == same_3 else high_minus",
+            "high_plus",
+        ),
+        (
+            "parity from one pair",
+            "self.table.odd.eq(low_plus[0] ^ high_plus[0])",
+            "self.table.odd.eq(low_plus[0])",
+        ),
+        ("all groups are renewed at once", "self.load[group]", "self.load[0]"),
+        (
+            "one bit of one entry",
+            "self.table.entries[index].eq(total >> 1)",
+            "self.table.entries[index].eq((total >> 1) ^ (index == 5))",
+        ),
+    ),
+    *_faults(
+        "sign_decoder",
+        "lane.py",
+        (
+            "signs are ored instead of xored",
+            "self.bits ^ (self.signs |",
+            "self.bits | (self.signs |",
+        ),
+        (
+            "the sign plane is read as a magnitude plane",
+            "(self.signs | self.sign_plane.replicate(mu))",
+            "(self.signs)",
+        ),
+        (
+            "the index is complemented",
+            "~(added[1:] ^ added[0].replicate(mu - 1))",
+            "(added[1:] ^ added[0].replicate(mu - 1))",
+        ),
+        ("negation is inverted", "negate.eq(~added[0])", "negate.eq(added[0])"),
+    ),
+    *_faults(
+        "plane_decoder",
+        "lane.py",
+        (
+            "signs are latched on every plane",
+            "m.If(self.valid & self.sign_plane)",
+            "m.If(self.valid)",
+        ),
+        (
+            "no skew between the groups",
+            "eq(stages[group][lane][lut])",
+            "eq(stages[0][lane][lut])",
+        ),
+        (
+            "all lanes read lane 0's bits",
+            "Cat(self.plane[k][lane] for k",
+            "Cat(self.plane[k][0] for k",
+        ),
+    ),
+    *_faults(
+        "lane",
+        "lane.py",
+        (
+            "dropped carry of a negated even entry",
+            "self.carry.eq(self.look.negate & ~self.table.odd)",
+            "self.carry.eq(0)",
+        ),
+        (
+            "carry of a negated odd entry",
+            "self.look.negate & ~self.table.odd",
+            "self.look.negate",
+        ),
+        (
+            "neighbouring entries swapped",
+            "self.look.index == index)",
+            "self.look.index == (index ^ 1))",
+        ),
+        (
+            "negation is lost",
+            "(read ^ self.look.negate.replicate(config.entry_bits))",
+            "(read)",
+        ),
+    ),
+    *_faults(
+        "column",
+        "column.py",
+        ("planes are not doubled", "plane_sum << 1", "plane_sum"),
+        (
+            "dropped carry of group 0",
+            "chain + injected + spare",
+            "chain + injected",
+        ),
+        ("dropped carry of a stage", "total + chain + carries[-1]", "total + chain"),
+        (
+            "dropped carry of the subtracted sign sum",
+            "doubled + chain + control.sum_minus",
+            "doubled + chain",
+        ),
+        (
+            "the plane sum never restarts",
+            "Mux(control.sum_first, 0, plane_sum << 1)",
+            "(plane_sum << 1)",
+        ),
+        (
+            "the sign sum follows every plane",
+            "m.If(control.sum_valid & control.sum_first)",
+            "m.If(control.sum_valid)",
+        ),
+        ("the offset is lost", "injected.eq(self.offset | inverted)", "injected.eq(inverted)"),
+        (
+            "the tile sum is taken at once",
+            "m.If(control.sum_valid & control.sum_last)",
+            "m.If(control.sum_valid)",
+        ),
+    ),
+    *_faults(
+        "subarray",
+        "subarray.py",
+        (
+            "all columns get the first one's bits",
+            "column.looks[0].eq(self.looks[i])",
+            "column.looks[0].eq(self.looks[0])",
+        ),
+    ),
+    *_faults(
+        "running_exponent",
+        "accumulator.py",
+        (
+            "R falls as well as rises",
+            "decision.exponent.eq(Mux(raises, self.tile_exponent, old))",
+            "decision.exponent.eq(self.tile_exponent)",
+        ),
+        (
+            "distances are not made positive",
+            "distance.eq(Mux(raises, difference, -difference))",
+            "distance.eq(difference)",
+        ),
+        (
+            "far distances wrap",
+            "Mux(distance[amount_bits:].any(), (1 << amount_bits) - 1, distance)",
+            "distance",
+        ),
+        (
+            "a first tile meets the last output tile's R",
+            "old.eq(Mux(self.first, 0, exponents[self.context]))",
+            "old.eq(exponents[self.context])",
+        ),
+        (
+            "one R for all contexts",
+            "                exponents[self.context].eq(",
+            "                exponents[0].eq(",
+        ),
+        (
+            "the wrong side is shifted",
+            "decision.shift_old.eq(raises)",
+            "decision.shift_old.eq(~raises)",
+        ),
+    ),
+    *_faults(
+        "accumulators",
+        "accumulator.py",
+        (
+            "the odd bit is lost",
+            "Cat(Const(0, config.acc_guard_bits), self.odd, self.half_sum)",
+            "Cat(Const(0, config.acc_guard_bits), Const(0, 1), self.half_sum)",
+        ),
+        (
+            "a guard bit too few",
+            "Cat(Const(0, config.acc_guard_bits), self.odd",
+            "Cat(Const(0, config.acc_guard_bits - 1), self.odd",
+        ),
+        (
+            "one step of the shifter is dead",
+            "Mux(decision.amount[step], shifted",
+            "Mux(decision.amount[step] & (step != 2), shifted",
+        ),
+        (
+            "an accumulator bit is flipped",
+            "self.new.eq(shifted + kept)",
+            "self.new.eq((shifted + kept) ^ (1 << 20))",
+        ),
+        (
+            "old sums of a fresh output tile count",
+            "self.old & (~decision.fresh).replicate(width).as_signed()",
+            "self.old",
+        ),
+        ("slices all take the first", "chosen.eq(piece)", "chosen.eq(slices[0])"),
+    ),
+    *_faults(
+        "converter",
+        "converter.py",
+        (
+            "ties round away",
+            "(half & (sticky | aligned[drop]))",
+            "half",
+        ),
+        ("no sticky bit", "Cat(shifted[: width - kept].any(),", "Cat(Const(0, 1),"),
+        (
+            "the least normal number is subnormal",
+            "normal.eq(s2_exponent > 0)",
+            "normal.eq(s2_exponent > 1)",
+        ),
+        (
+            "subnormal shifts lose bits",
+            "lost = aligned[: min(step + 1, len(aligned))].any()",
+            "lost = aligned[0]",
+        ),
+        (
+            "overflow at twice the range",
+            "too_large.eq(s2_exponent > 254)",
+            "too_large.eq(s2_exponent > 255)",
+        ),
+        (
+            "BF16 overflow by FP32's rule",
+            "overflow.eq(Mux(self.fp32, infinite32, infinite16))",
+            "overflow.eq(infinite32)",
+        ),
+        (
+            "results twice as large",
+            "config.acc_guard_bits + width - 1",
+            "config.acc_guard_bits + width",
+        ),
+        (
+            "magnitude without its carry",
+            "(low ^ sign.replicate(len(low))) + sign",
+            "(low ^ sign.replicate(len(low)))",
+        ),
+    ),
+    *_faults(
+        "drain",
+        "drain.py",
+        ("p is taken for 9", "base.eq(row.exponent - self.p)", "base.eq(row.exponent - 9)"),
+        (
+            "scales are ignored",
+            "converter.exponent.eq(base + self.scales[i])",
+            "converter.exponent.eq(base)",
+        ),
+    ),
+    *_faults(
+        "drain",
+        "drain.py",
+        (
+            "the first slice leaves every time",
+            "row.accumulators.as_value().word_select(i, slice_layout.size)",
+            "row.accumulators.as_value().word_select(0, slice_layout.size)",
+        ),
+        config="odd",
+    ),
+    *_faults(
+        "mpu",
+        "mpu.py",
+        ("midpoint offset rounded down", "-((odd + 1) >> 1)", "-(odd >> 1)"),
+        (
+            "the odd bit of a midpoint also of a truncated tile",
+            "odd_sum.eq(control.reduce.end_midpoint & odd[0])",
+            "odd_sum.eq(odd[0])",
+        ),
+    ),
+    *_faults(
+        "array",
+        "mpu.py",
+        ("the next tile's decision is used", "m.If(control.follow)", "m.If(1)"),
+        (
+            "parities of the next tile are used",
+            "Mux(control.reduce.new_tile, odd_now, odd_kept)",
+            "odd_now",
+        ),
+    ),
+    *_faults(
+        "array",
+        "feed.py",
+        ("slots are overwritten", "((occupied != GROUPS) | self.align)", "Const(1)"),
+        (
+            "the maximum is used too early",
+            "complete.eq(self.fill & self.fill_last)",
+            "complete.eq(self.fill)",
+        ),
+    ),
+    *_faults(
+        "array",
+        "sequencer.py",
+        (
+            "the wrong tile's mode",
+            "flags[0].midpoint.eq(job.tile.midpoint)",
+            "flags[0].midpoint.eq(self.next_tile.midpoint)",
+        ),
+        ("result rows are not reserved", "accepted & group_ends & job.tile.last", "Const(0)"),
+        ("the next column group's number", ", following.column_group.eq(entering)]", "]"),
+        (
+            "the accumulator row read is the one written",
+            "row(current, acc_slice + 1)",
+            "row(current, acc_slice)",
+        ),
+        ("p above p_max is not clamped", "p.eq(config.p_max)", "p.eq(wanted.p)"),
+    ),
+    *_faults(
+        "array",
+        "results.py",
+        (
+            "room for one row is room enough",
+            "self.room.eq(free >= config.acc_rows)",
+            "self.room.eq(free != 0)",
+        ),
+        (
+            "a stalled result moves on",
+            "self.advance.eq(~valid[2] | self.o_ready)",
+            "self.advance.eq(1)",
+        ),
+        (
+            "the next result's format",
+            "self.fp32.eq(stages[1].fp32)",
+            "self.fp32.eq(stages[0].fp32)",
+        ),
+        (
+            "scales are taken from unscaled tiles",
+            "self.scale_ready.eq(loaded & note.scaled &",
+            "self.scale_ready.eq(loaded &",
+        ),
+    ),
+    *_faults(
+        "array",
+        "array.py",
+        (
+            "shared exponents of 255 are live",
+            "eq(Mux(exponent.all(), 0, exponent))",
+            "eq(exponent)",
+        ),
+        (
+            "first is always set",
+            "control.decide_first.eq(next_tile.first)",
+            "control.decide_first.eq(1)",
+        ),
+        (
+            "the row mask is ignored",
+            "mpu.row_enable.eq(self.tiles.payload.rows[row])",
+            "mpu.row_enable.eq(1)",
+        ),
+        (
+            "overflow of masked rows is raised",
+            "(payload.overflow & payload.rows).any()",
+            "payload.overflow.any()",
+        ),
+    ),
+]
+
+#: Planted by ``make test``: one for each of a few components that build fast.
+QUICK = (
+    "negation without its carry",
+    "one bit of one entry",
+    "dropped carry of a negated even entry",
+    "ties round away",
+)
