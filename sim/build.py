@@ -43,6 +43,13 @@ _VERILATOR_FLAGS = [
 
 # The Verilator that set-up brought, if it had to; make puts it on the PATH as well.
 os.environ["PATH"] = f"{ROOT / '.tools' / 'verilator' / 'bin'}:{os.environ.get('PATH', '')}"
+# cocotb would rewrite the assert statements of every module that a bench imports, torch included.
+os.environ.setdefault("COCOTB_REWRITE_ASSERTION_FILES", "")
+# cocotb's runner would take make's option of this name for its own, in builds that have no waves.
+os.environ.pop("WAVES", None)
+
+#: Where a run with waves writes them, in its folder.
+WAVES_FILE = "dump.vcd"
 
 
 class _PortsPublicVerilator(Verilator):
@@ -57,9 +64,18 @@ class _PortsPublicVerilator(Verilator):
         return [[word for word in compile_step if word != "--public-flat-rw"], make_step]
 
 
+class _VcdIcarus(Icarus):
+    """cocotb's runner, but its waves are VCD and lie in the run's folder, as Verilator's do."""
+
+    def _test_command(self) -> list[list[str]]:
+        (command,) = super()._test_command()
+        waves = [f"+dumpfile_path={WAVES_FILE}", "-vcd"]
+        return [[part for word in command for part in (waves if word == "-fst" else [word])]]
+
+
 def make_runner(simulator: str) -> Runner:
     """The runner that builds and runs benches."""
-    return _PortsPublicVerilator() if simulator == "verilator" else Icarus()
+    return _PortsPublicVerilator() if simulator == "verilator" else _VcdIcarus()
 
 
 class SimulatorMissing(RuntimeError):
@@ -98,7 +114,8 @@ def _public_ports(verilog: str, top: str) -> str:
     """A control file that makes the ports of ``top`` accessible."""
     text = verilog[verilog.index(f"module {top}(") :]
     text = text[: text.index("\nendmodule")]
-    ports = re.findall(r"(?m)^  (?:input|output) (?:\[\d+:\d+\] )?(\w+)\s*;", text)
+    # A name that is a keyword of Verilog, like "table", is written with a backslash before it.
+    ports = re.findall(r"(?m)^  (?:input|output) (?:\[\d+:\d+\] )?\\?(\w+)\s*;", text)
     lines = [f'public_flat_rw -module "{top}" -var "{port}"' for port in ports]
     return "\n".join(["`verilator_config", *lines, ""])
 
@@ -168,11 +185,12 @@ def compile_design(
     flags = list(_VERILATOR_FLAGS) if simulator == "verilator" else []
     if simulator == "verilator":
         if waves:
-            flags += ["--trace", "--trace-structs"]
+            flags += ["--trace-structs"]
         if hierarchical:
             flags += ["--hierarchical"]
+    public = _public_ports(verilog, top)
     key = hashlib.sha256(
-        "\0".join([verilog, top, version, str(waves), *flags]).encode()
+        "\0".join([verilog, public, version, str(waves), *flags]).encode()
     ).hexdigest()[:16]
     directory = BUILD / f"{top}-{simulator}-{key}"
     done = directory / "done"
@@ -185,7 +203,7 @@ def compile_design(
             sources = [source]
             if simulator == "verilator":
                 sources.insert(0, directory / "public.vlt")
-                sources[0].write_text(_public_ports(verilog, top))
+                sources[0].write_text(public)
             log = directory / "build.log"
             if ccache := shutil.which("ccache", path=str(ROOT / ".venv" / "bin")):
                 os.environ.setdefault("OBJCACHE", ccache)
@@ -199,7 +217,7 @@ def compile_design(
                     hdl_toplevel=top,
                     build_dir=directory,
                     build_args=flags,
-                    waves=False,
+                    waves=waves,
                     always=True,
                     log_file=log,
                     timescale=("1ns", "1ps") if simulator == "icarus" else None,

@@ -228,9 +228,7 @@ class CoreBench(Bench):
             if word != expected:
                 got, want = words.unpack(layout, word), words.unpack(layout, expected)
                 fields = [name for name in want if got[name] != want[name]]
-                detail = ", ".join(
-                    f"{name}: {got[name]:#x}, not {want[name]:#x}" for name in fields
-                )
+                detail = ", ".join(f"{name}: {got[name]}, not {want[name]}" for name in fields)
                 raise MismatchError(f"result {self.compared}: {detail}")
             self.compared += 1
 

@@ -1,13 +1,12 @@
-"""Streams under test: drivers, moods, observation. One coroutine drives the whole bench.
+"""The design under test: its ports, its clock, its streams. One coroutine drives a whole bench.
 
 The clock is driven from here: inputs change at the falling edge, everything is read just before
-the rising edge, so a transfer is exactly ``valid and ready`` there. While ``valid`` is low a
-source's payload is X (where the simulator has X) or noise.
+the rising edge, so a transfer is exactly ``valid and ready`` there. What has no meaning (``None``
+for a port, a source's payload while ``valid`` is low) is X where the simulator has X, else noise.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -17,6 +16,9 @@ import cocotb
 from cocotb.handle import SimHandleBase
 from cocotb.triggers import Timer
 from cocotb.types import LogicArray
+
+from hw.library import Unique, flat_ports
+from sim.words import difference, pack_known, unpack
 
 #: Moods of a bench: (chance of a gap at a source, chance of a stall at a sink).
 MOODS = {
@@ -58,7 +60,6 @@ class Source:
         self.valid = bench.port(f"{name}__valid")
         self.ready = bench.port(f"{name}__ready")
         self.payload = bench.port(f"{name}__payload")
-        self.width = len(self.payload)
         self.queue: deque[int] = deque()
         self.seen: list[int] = []
         self.observers: list[Callable[[int], None]] = []
@@ -73,10 +74,7 @@ class Source:
         """Valid low, payload without meaning."""
         self.valid.value = 0
         self._active = False
-        if four_state():
-            self.payload.value = LogicArray("X" * self.width)
-        else:
-            self.payload.value = self.bench.noise.getrandbits(self.width)
+        self.bench.write(self.payload, 0, 0)
 
     def drive(self) -> None:
         """Chooses what the next rising edge sees."""
@@ -155,23 +153,26 @@ class Sink:
 
 
 class Bench:
-    """A clocked design with its streams.
+    """A design with its ports and streams.
 
     Parameters
     ----------
     dut : the cocotb handle of the top module
     seed : int
         Seed of all random choices of this run.
+    component : Unique or None
+        The component that the design was emitted from: it knows the shapes of the ports, for
+        :meth:`put`, :meth:`get` and :meth:`expect`, and whether there is a clock.
 
     Attributes
     ----------
     rng : random.Random
         For the bench's own choices.
     cycle_count : int
-        Rising edges since the start.
+        Rising edges since the start, or steps of a design without a clock.
     """
 
-    def __init__(self, dut: SimHandleBase, seed: int) -> None:
+    def __init__(self, dut: SimHandleBase, seed: int, component: Unique | None = None) -> None:
         self.dut = dut
         self.rng = random.Random(seed)
         self.noise = random.Random(seed ^ 0x5EED)
@@ -179,26 +180,21 @@ class Bench:
         self.sources: list[Source] = []
         self.sinks: list[Sink] = []
         self.watchers: list[Callable[[], None]] = []
-        self._clock = self.port("clk")
-        self._reset = self.port("rst")
-        self._clock.value = 0
-        self._reset.value = 0
+        self._shapes = (
+            {name: member.shape for name, member, _ in flat_ports(component)} if component else {}
+        )
+        self._clocked = component is None or component.sequential
+        if self._clocked:
+            self._clock = self.port("clk")
+            self._reset = self.port("rst")
+            self._clock.value = 0
+            self._reset.value = 0
+
+    # Ports ------------------------------------------------------------------------------------
 
     def port(self, name: str) -> Any:
         """A port of the design by name."""
         return getattr(self.dut, name)
-
-    def source(self, name: str, *, gap: float = 0.0) -> Source:
-        """Adds a driven stream."""
-        source = Source(self, name, gap=gap)
-        self.sources.append(source)
-        return source
-
-    def sink(self, name: str, *, stall: float = 0.0) -> Sink:
-        """Adds an observed stream."""
-        sink = Sink(self, name, stall=stall)
-        self.sinks.append(sink)
-        return sink
 
     def bit(self, port: Any) -> int:
         """A one-bit value; X is a mismatch."""
@@ -212,6 +208,95 @@ class Bench:
         except ValueError:
             raise MismatchError(f"{port._name} is X in cycle {self.cycle_count}") from None
 
+    def write(self, port: Any, word: int, known: int) -> None:
+        """Drives a port; bits that are not known are X or noise."""
+        width = len(port)
+        unknown = ((1 << width) - 1) & ~known
+        if not unknown:
+            port.value = word
+        elif four_state():
+            pairs = zip(f"{word:0{width}b}", f"{unknown:0{width}b}", strict=True)
+            port.value = LogicArray("".join("X" if u == "1" else w for w, u in pairs))
+        else:
+            port.value = word | (self.noise.getrandbits(width) & unknown)
+
+    def put(self, **values: Any) -> None:
+        """Drives ports, each with a value of its shape (see :func:`sim.words.pack_known`)."""
+        for name, value in values.items():
+            self.write(self.port(name), *pack_known(self._shapes[name], value))
+
+    def get(self, name: str) -> Any:
+        """The value of a port; X is a mismatch."""
+        return unpack(self._shapes[name], self.word(self.port(name)))
+
+    def expect(self, **values: Any) -> None:
+        """Compares ports; any difference or X in what has a meaning is a mismatch."""
+        for name, value in values.items():
+            self.expect_word(name, *pack_known(self._shapes[name], value))
+
+    def expect_word(self, name: str, word: int, known: int) -> None:
+        """The same for a packed value: compares the bits that are known."""
+        value = self.port(name).value
+        try:
+            got = int(value) if not isinstance(value, LogicArray) else value.to_unsigned()
+        except ValueError:
+            bits = str(value)
+            wanted = f"{known:0{len(bits)}b}"
+            if any(w == "1" and b not in "01" for b, w in zip(bits, wanted, strict=True)):
+                raise MismatchError(f"{name} is X in cycle {self.cycle_count}: {bits}") from None
+            got = int("".join(b if b == "1" else "0" for b in bits), 2)
+        if (got ^ word) & known:
+            where = difference(self._shapes[name], got, word, known)
+            raise MismatchError(f"{name}{where} in cycle {self.cycle_count}")
+
+    # Streams ----------------------------------------------------------------------------------
+
+    def source(self, name: str, *, gap: float = 0.0) -> Source:
+        """Adds a driven stream."""
+        source = Source(self, name, gap=gap)
+        self.sources.append(source)
+        return source
+
+    def sink(self, name: str, *, stall: float = 0.0) -> Sink:
+        """Adds an observed stream."""
+        sink = Sink(self, name, stall=stall)
+        self.sinks.append(sink)
+        return sink
+
+    # Time -------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """To just before the rising edge: outputs follow the inputs that were put."""
+        await Timer(HALF_PERIOD, "ns")
+        if not self._clocked:
+            self.cycle_count += 1
+
+    async def clock(self) -> None:
+        """The rising edge, to the falling edge."""
+        self._clock.value = 1
+        await Timer(HALF_PERIOD, "ns")
+        self._clock.value = 0
+        self.cycle_count += 1
+
+    async def edge(self) -> None:
+        """One clock period without looking at anything."""
+        await self.settle()
+        await self.clock()
+
+    async def cycle(self) -> None:
+        """One clock period: drive, look, clock."""
+        streams: list[Source | Sink] = [*self.sources, *self.sinks]
+        for stream in streams:
+            stream.drive()
+        await self.settle()
+        for stream in streams:
+            stream.sample()
+        for watcher in self.watchers:
+            watcher()
+        await self.clock()
+        for stream in streams:
+            stream.settle()
+
     async def reset(self, cycles: int = 2) -> None:
         """Holds reset; sources and sinks are quiet meanwhile, their queues are emptied."""
         for source in self.sources:
@@ -223,31 +308,6 @@ class Bench:
         for _ in range(cycles):
             await self.edge()
         self._reset.value = 0
-
-    async def edge(self) -> None:
-        """One clock period without looking at the streams."""
-        await Timer(HALF_PERIOD, "ns")
-        self._clock.value = 1
-        await Timer(HALF_PERIOD, "ns")
-        self._clock.value = 0
-        self.cycle_count += 1
-
-    async def cycle(self) -> None:
-        """One clock period: drive, look, clock."""
-        streams = [*self.sources, *self.sinks]
-        for stream in streams:
-            stream.drive()
-        await Timer(HALF_PERIOD, "ns")
-        for stream in streams:
-            stream.sample()
-        for watcher in self.watchers:
-            watcher()
-        self._clock.value = 1
-        await Timer(HALF_PERIOD, "ns")
-        self._clock.value = 0
-        for stream in streams:
-            stream.settle()
-        self.cycle_count += 1
 
     async def run(self, done: Callable[[], bool], *, limit: int) -> None:
         """Cycles until ``done()``; more than ``limit`` cycles are a mismatch."""

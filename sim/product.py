@@ -6,6 +6,7 @@ and comes back as codes, with the cycles that it took. Used by ``make vectors`` 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -115,7 +116,7 @@ def run(config: Config, products: Sequence[Product], *, built: Build | None = No
         config, 0, False, folder / "report.jsonl", {"folder": str(folder), "count": len(jobs)}
     )
     log = folder / "run.log"
-    try:
+    with contextlib.suppress(SystemExit):
         make_runner("verilator").test(
             test_module="sim.benches.product",
             hdl_toplevel=built.top,
@@ -130,8 +131,6 @@ def run(config: Config, products: Sequence[Product], *, built: Build | None = No
             results_xml=folder / "results.xml",
             log_file=log,
         )
-    except SystemExit:
-        pass
     results = []
     for number in range(len(jobs)):
         path = folder / f"result-{number}.npz"

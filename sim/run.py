@@ -25,8 +25,8 @@ from hw.config import Config, ConfigError, load
 from hw.emit import emit
 from sim.build import (
     BUILD,
-    ROOT,
     SIMULATORS,
+    WAVES_FILE,
     SimulatorMissing,
     compile_design,
     make_runner,
@@ -278,8 +278,7 @@ def main(argv: list[str] | None = None) -> int:
                 f" CONFIG={arguments.config or chosen.name} SIM={simulator} SEED={seed} WAVES=1"
             )
         elif arguments.waves:
-            waves = [str(path) for path in (Path(outcome.log).parent).glob("*.[vf][cs][dt]")]
-            print(f"  waves: {', '.join(waves) or 'none'}")
+            print(f"  waves: {Path(outcome.log).parent / WAVES_FILE}")
     console.print(table(outcomes))
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=2) + "\n")

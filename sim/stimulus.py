@@ -61,6 +61,28 @@ def bf16(rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int) 
     return ((sign << 15) | (exponent << 7) | mantissa).astype(np.uint16)
 
 
+def aligned_rows(config: Config, rng: np.random.Generator, rows: int, length: int) -> Array:
+    """Aligned activations, (rows, length): whole range, small, mostly zero, corners, pairs."""
+    top = config.a_max
+    result = np.zeros((rows, length), np.int64)
+    for row in result:
+        kind = rng.integers(0, 8)
+        if kind < 3:
+            row[:] = rng.integers(-top, top + 1, length)
+        elif kind == 3:
+            row[:] = rng.integers(-2, 3, length)
+        elif kind == 4:
+            row[rng.integers(0, length)] = rng.choice([-top, -1, 1, top])
+        elif kind == 5:
+            row[:] = top * rng.choice([-1, 1], length)
+        elif kind == 6:
+            row[:] = rng.choice([-top, -1, 0, 1, top], length)
+        else:
+            row[::2] = rng.integers(-top, top + 1, len(row[::2]))
+            row[1::2] = -row[::2][: len(row[1::2])]
+    return result
+
+
 def tile(config: Config, rng: np.random.Generator, kind: str, p: int) -> Tile:
     """One tile of a kind; single-tile output by default, all rows."""
     t_m = config.t_m

@@ -11,14 +11,14 @@ import dataclasses
 import sys
 import time
 
+import torch
+
 from hw.config import P_MIN, TILE, Config
 from model.datapath.vectors import Vector, check_model, compare, load_vector
 from model.formats.bfp import is_midpoint, partial_load
 from sim.build import SimulatorMissing
 from sim.product import Product, run
 from sim.registry import TINY
-
-import torch
 
 
 def config_for(vector: Vector) -> Config:

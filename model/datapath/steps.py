@@ -216,9 +216,9 @@ def _tile(
     cut = (parts.significand.to(torch.int64) << g) >> distance
     aligned = torch.where(live, torch.where(parts.sign != 0, -cut, cut), 0)
 
-    lut_half = _half_tables(aligned)
-    lut = torch.cat([lut_half, -lut_half.flip(-1)], dim=-1)
-    patterns = _patterns(signs, magnitudes, p)
+    lut_half = half_tables(aligned)
+    lut = full_tables(lut_half)
+    patterns = plane_patterns(signs, magnitudes, p)
     lookups = _look_up(lut_half, patterns)
     plane_sums = lookups.sum(dim=2)
     # Most significant first, as the planes arrive: S_0 stands for 2^P S_0 / 2^P.
@@ -253,7 +253,7 @@ def _tile(
     )
 
 
-def _half_tables(aligned: Tensor) -> Tensor:
+def half_tables(aligned: Tensor) -> Tensor:
     """T(0..7) of every LUT, (M, 16, 8), from a'_k, (M, 64)."""
     a0, a1, a2, a3 = aligned.reshape(-1, LUTS, MU).unbind(-1)
     entries = [
@@ -263,7 +263,12 @@ def _half_tables(aligned: Tensor) -> Tensor:
     return torch.stack(entries, dim=-1)
 
 
-def _patterns(signs: Tensor, magnitudes: Tensor, p: int) -> Tensor:
+def full_tables(lut_half: Tensor) -> Tensor:
+    """T(0..15) of every LUT, (M, 16, 16), from T(0..7)."""
+    return torch.cat([lut_half, -lut_half.flip(-1)], dim=-1)
+
+
+def plane_patterns(signs: Tensor, magnitudes: Tensor, p: int) -> Tensor:
     """The v of each look-up, (p, 16, 64), from signs and q, (64, 64) [k, n]."""
     patterns = []
     for plane in range(p):

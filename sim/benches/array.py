@@ -31,6 +31,9 @@ async def random_tiles(dut: object) -> None:
         tiles = outputs(env.config, rng, env.scale(6, 40))
         count = bench.send(tiles)
         await bench.finish(count, limit=_limit(env.config, tiles))
+        raised = {name: value for name, value in bench.status().items() if value}
+        if raised != ({"overflow": 1} if bench.model.overflow else {}):
+            raise MismatchError(f"status {raised}, overflow {bench.model.overflow} in the model")
         env.report(mood, transactions=bench.compared, cycles=bench.cycle_count, seed=seed)
 
 
@@ -76,6 +79,33 @@ async def longest_reduction(dut: object) -> None:
         tiles.append(made)
     await bench.finish(bench.send(tiles), limit=_limit(config, tiles))
     env.report("max_k", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
+
+
+@cocotb.test()
+async def long_stall(dut: object) -> None:
+    """Nobody takes results until the core stops by itself; then they leave back to back."""
+    env = Environment.get()
+    config = env.config
+    bench = CoreBench(dut, config, env.seed, MOODS["steady"])
+    await bench.reset()
+    rng = np.random.default_rng(env.seed)
+    tiles = []
+    for number in range(2 * config.result_tiles + 2):
+        made = tile(config, rng, "plain", 5 + number % 2)
+        made.fp32, made.context = number % 2, number % config.contexts
+        tiles.append(made)
+    count = bench.send(tiles)
+    bench.results.blocked = True
+    for _ in range(len(tiles) * 6 * config.fold + 200):
+        await bench.cycle()
+    if not bench.planes.queue:
+        raise MismatchError("the core took more planes than it has room for results")
+    taken = bench.plane_cycles[-1]
+    if bench.cycle_count - taken < 20:
+        raise MismatchError("the core still takes planes while no result can leave")
+    bench.results.blocked = False
+    await bench.finish(count, limit=_limit(config, tiles))
+    env.report("stall", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
 
 
 @cocotb.test()
@@ -157,7 +187,7 @@ async def reset_in_mid_job(dut: object) -> None:
 
 @cocotb.test()
 async def refused_input(dut: object) -> None:
-    """Inf, NaN, exponents of 255, p and contexts out of range: flagged, dead or clamped, no hang."""
+    """Inf, NaN, exponents of 255, bad p and contexts: flagged, dead or clamped, no hang."""
     env = Environment.get()
     config = env.config
     bench = CoreBench(dut, config, env.seed, MOODS["both"])
@@ -195,6 +225,8 @@ async def refused_input(dut: object) -> None:
         made.exponents[:] = 254
         made.fp32 = fmt
         await check(made, "overflow")
+        made.rows = 0
+        await check(made, None)
     words = [{"p": p} for p in (0, 4, *range(config.p_max + 1, 1 << config.p_bits))]
     words += [{"context": c} for c in range(config.contexts, 1 << config.context_bits)]
     for change in words:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import cocotb
@@ -13,7 +14,7 @@ from hw.compute import layouts
 from hw.config import TILE, Config
 from sim import words
 from sim.environment import Environment
-from sim.harness import Bench, MismatchError
+from sim.harness import Bench, MismatchError, Sink
 from sim.words import Array
 
 
@@ -52,6 +53,10 @@ class _Job:
         return (1 << rows) - 1
 
 
+def _reached(results: Sink, count: int) -> bool:
+    return results.count >= count
+
+
 @cocotb.test()
 async def products(dut: object) -> None:
     """Every product, back to back."""
@@ -72,8 +77,12 @@ async def products(dut: object) -> None:
         job = _Job(config, folder, number, settings)
         got: list[int] = []
         cycles: list[int] = []
+
+        def note_plane(_word: int, seen: list[int] = cycles) -> None:
+            seen.append(bench.cycle_count)
+
         results.observers = [got.append]
-        streams["planes"].observers = [lambda _, seen=cycles: seen.append(bench.cycle_count)]
+        streams["planes"].observers = [note_plane]
         planes: dict[tuple[int, int], list[int]] = {}
         for row_pass, n_tile in job.order():
             if row_pass == 0:
@@ -109,7 +118,8 @@ async def products(dut: object) -> None:
                 streams["planes"].send(planes[key])
         beats = job.passes * job.n_tiles * (TILE // config.drain)
         busy = job.passes * job.n_tiles * job.k_tiles * settings["p"] * config.fold
-        await bench.run(lambda: len(got) >= beats, limit=2 * busy + 100 * beats + 1000)
+        last = results.count + beats
+        await bench.run(partial(_reached, results, last), limit=2 * busy + 100 * beats + 1000)
         codes = np.zeros((job.passes * config.t_m, job.n_tiles * TILE), np.uint32)
         overflow = False
         expected = iter(job.order())
@@ -123,9 +133,7 @@ async def products(dut: object) -> None:
             overflow |= bool(fields["overflow"] & fields["rows"])
             rows = slice(row_pass * config.t_m, (row_pass + 1) * config.t_m)
             start = n_tile * TILE + column
-            codes[rows, start : start + config.drain] = words.to_array(
-                fields["codes"], "u4", (config.t_m, config.drain)
-            )
+            codes[rows, start : start + config.drain] = fields["codes"]
         np.savez(
             folder / f"result-{number}.npz",
             codes=codes[: job.m, : job.n],
