@@ -286,8 +286,8 @@ FAULTS: list[Fault] = [
         ),
         (
             "an accumulator bit is flipped",
-            "self.new.eq(shifted + kept)",
-            "self.new.eq((shifted + kept) ^ (1 << 20))",
+            "self.updated.eq(shifted + kept)",
+            "self.updated.eq((shifted + kept) ^ (1 << 20))",
         ),
         (
             "old sums of a fresh output tile count",
@@ -379,7 +379,7 @@ FAULTS: list[Fault] = [
     *_faults(
         "array",
         "feed.py",
-        ("slots are overwritten", "((occupied != GROUPS) | self.align)", "Const(1)"),
+        ("slots are overwritten", "((occupied != GROUPS) | self.align)", "(occupied == occupied)"),
         (
             "the maximum is used too early",
             "complete.eq(self.fill & self.fill_last)",
@@ -394,7 +394,11 @@ FAULTS: list[Fault] = [
             "flags[0].midpoint.eq(job.tile.midpoint)",
             "flags[0].midpoint.eq(self.next_tile.midpoint)",
         ),
-        ("result rows are not reserved", "accepted & group_ends & job.tile.last", "Const(0)"),
+        (
+            "result rows are not reserved",
+            "accepted & group_ends & job.tile.last",
+            "accepted & ~accepted",
+        ),
         ("the next column group's number", ", following.column_group.eq(entering)]", "]"),
         (
             "the accumulator row read is the one written",

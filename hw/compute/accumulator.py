@@ -96,8 +96,8 @@ class AccumulateUnit(Unique):
 
     Members
     -------
-    old, half_sum, odd, decision -> new
-        ``new = (old >> shift) + ((I << f) >> shift)`` with at most one shift other than 0.
+    old, half_sum, odd, decision -> updated
+        ``updated = (old >> shift) + ((I << f) >> shift)`` with at most one shift other than 0.
     """
 
     module_name = "bsspec_accumulate_unit"
@@ -112,7 +112,7 @@ class AccumulateUnit(Unique):
                 "half_sum": In(signed(config.half_sum_bits)),
                 "odd": In(1),
                 "decision": In(decision_layout(config)),
-                "new": Out(signed(config.acc_width)),
+                "updated": Out(signed(config.acc_width)),
             }
         )
 
@@ -135,7 +135,7 @@ class AccumulateUnit(Unique):
             level = Signal(signed(width), name=f"shifted_{1 << step}")
             m.d.comb += level.eq(Mux(decision.amount[step], shifted >> (1 << step), shifted))
             shifted = level
-        m.d.comb += self.new.eq(shifted + kept)
+        m.d.comb += self.updated.eq(shifted + kept)
         return m
 
 
@@ -143,14 +143,14 @@ class Accumulators(Unique):
     """Accumulators of one MPU: a memory of all contexts, ``acc_columns`` columns a row.
 
     The memory row that is read in cycle c meets the tile sums of slice ``slice`` in c + 1 and is
-    written at the end of it; ``new`` shows it in that cycle.
+    written at the end of it; ``updated`` shows it in that cycle.
 
     Members
     -------
     read, read_row : read of a row for the next cycle
     write, write_row, slice : update of the row read before, from tile sums of that slice
     half_sums, odd, decision : from the columns and the running exponent; held meanwhile
-    new : the updated row
+    updated : the row as it is written
     """
 
     module_name = "bsspec_accumulators"
@@ -169,7 +169,7 @@ class Accumulators(Unique):
                 "half_sums": In(data.ArrayLayout(signed(config.half_sum_bits), config.lanes)),
                 "odd": In(1),
                 "decision": In(decision_layout(config)),
-                "new": Out(data.ArrayLayout(signed(config.acc_width), config.acc_columns)),
+                "updated": Out(data.ArrayLayout(signed(config.acc_width), config.acc_columns)),
             }
         )
 
@@ -190,7 +190,7 @@ class Accumulators(Unique):
             ram.read_row.eq(self.read_row),
             ram.write_enable.eq(self.write),
             ram.write_row.eq(self.write_row),
-            ram.write_data.eq(self.new),
+            ram.write_data.eq(self.updated),
         ]
         old = data.View(row_layout, ram.read_data)
         slices = [
@@ -209,6 +209,6 @@ class Accumulators(Unique):
                 unit.half_sum.eq(chosen[i]),
                 unit.odd.eq(self.odd),
                 unit.decision.eq(self.decision),
-                self.new[i].eq(unit.new),
+                self.updated[i].eq(unit.updated),
             ]
         return m

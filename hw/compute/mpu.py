@@ -139,7 +139,7 @@ class Mpu(Unique):
             accumulators.decision.eq(decision),
             drain.write.eq(control.result_write),
             drain.write_row.eq(control.result_write_row),
-            drain.accumulators.eq(accumulators.new),
+            drain.accumulators.eq(accumulators.updated),
             drain.exponent.eq(decision.exponent),
             drain.read.eq(control.result_read),
             drain.read_row.eq(control.result_read_row),
