@@ -84,8 +84,7 @@ def measure(
     target = options.limit_fo4 * design.fo4 * 1000 if library.has_timing else None
 
     def candidates(module: Module, recipes: tuple[Recipe, ...]) -> list[Mapped]:
-        aim = target / 2 if target is not None and recipes is FOR_SPEED else target
-        return flow.candidates(module, texts, library, recipes, options, aim, build)
+        return flow.candidates(module, texts, library, recipes, options, target, build)
 
     design.put_all(_map_all(modules, jobs, candidates))
     if library.has_timing:

@@ -16,7 +16,7 @@ from synth.netlist import Key, add_repeaters, port_weights
 from synth.recipes import FANOUT
 from synth.sta import Analysis
 
-#: Modules with less than this share of the limit in any path of theirs are not worth a faster one.
+#: Modules whose own gates take less than this share of the limit are not worth a faster mapping.
 WORTH = 0.1
 #: A change must gain this share of what the longest path is above the limit.
 FAIR = 0.2
@@ -121,16 +121,20 @@ class Design:
     def longest(self) -> float:
         return self.worst()[0]
 
-    def on_path(self, name: str) -> set[str]:
-        """The modules that the longest path inside a module may run through."""
+    def on_path(self, name: str) -> list[str]:
+        """The modules that the longest path inside a module runs through. Of a submodule that it
+        goes straight through, the parts are among them."""
         paths = self.choices[name].paths
-        todo, found = [name, *(paths.via if paths else ())], {name}
+        todo = [name, *(paths.via if paths else ())]
+        found = set(todo)
         while todo:
             each = todo.pop()
-            if each != name:
-                todo += self.modules[each].children
-            found.add(each)
-        return found
+            model = self.choices[each].model
+            if each != name and model is not None and model.through:
+                fresh = self.modules[each].children.keys() - found
+                found |= fresh
+                todo += fresh
+        return sorted(found)
 
 
 def _options(
@@ -138,9 +142,9 @@ def _options(
 ) -> Iterator[tuple[float, float, dict[str, Choice], Mapped]]:
     """(ns gained, um2 more, the choices then, the mapping) of each change to the longest path."""
     now, where = design.worst()
-    for name in sorted(design.on_path(where)):
+    for name in design.on_path(where):
         choice, module = design.choices[name], design.modules[name]
-        if choice.paths is None or choice.paths.longest < WORTH * limit:
+        if (choice.mapped.abc_delay_ps or 0.0) < WORTH * limit * 1000:
             continue
         for option in faster(module):
             if (option.abc_delay_ps or 0.0) >= (choice.mapped.abc_delay_ps or 0.0):

@@ -73,13 +73,12 @@ def main() -> int:
         texts = split(PIECES)
         for name, text in texts.items():
             rows = [("Yosys's own", *_default(name, text, library))]
-            for recipes, share in ((FOR_AREA, 1.0), (FOR_SPEED, 0.5)):
-                target = 120 * unit * 1000 * share if unit else None
-                module = Module(name, text)
-                build = BUILD.resolve()
-                for each in flow.candidates(
-                    module, texts, library, recipes, Options(), target, build
-                ):
+            target = 120 * unit * 1000 if unit else None
+            for recipes in (FOR_AREA, FOR_SPEED):
+                mapped = flow.candidates(
+                    Module(name, text), texts, library, recipes, Options(), target, BUILD.resolve()
+                )
+                for each in mapped:
                     delay = each.abc_delay_ps / 1000 if each.abc_delay_ps else None
                     rows.append((each.recipe, each.area, delay))
             for label, area, delay in rows:

@@ -26,6 +26,7 @@ class Model:
 
     load: dict[Key, float] = field(default_factory=dict)
     to_register: dict[Key, float] = field(default_factory=dict)
+    to_register_via: dict[Key, frozenset[str]] = field(default_factory=dict)
     outputs: dict[Key, Output] = field(default_factory=dict)
     through: dict[Key, dict[Key, float]] = field(default_factory=dict)
 
@@ -35,8 +36,8 @@ class Paths:
     """The longest path of a module by kind, in ns; None where there is none.
 
     Inside runs from register to register, in and out from and to the module's border, through from
-    border to border; a path that goes on outside is longer and is found in the parent. Via names
-    the submodules on the inside path (and all that may be behind the last of them).
+    border to border; a path that goes on outside is longer and is found in the parent. Via
+    names the modules below that the inside path runs through.
     """
 
     inside: float | None

@@ -104,10 +104,15 @@ def sinks(netlist: Netlist) -> Iterator[tuple[Net, Gate | Instance, str | Key]]:
             if gate.cell.pins[pin].direction == "input" and not is_clock(gate.cell, pin):
                 yield net, gate, pin
     for instance in netlist.instances:
-        memory = instance.module.startswith("$mem")
+        taken: set[Net] = set()
         for key, net in instance.pins.items():
-            if key[0] not in instance.outputs and not (memory and key[0].endswith("_CLK")):
-                yield net, instance, key
+            if key[0] in instance.outputs:
+                continue
+            if instance.module.startswith("$mem"):  # one pin a signal: enables are drawn per bit
+                if net in taken or key[0].endswith("_CLK"):
+                    continue
+                taken.add(net)
+            yield net, instance, key
 
 
 def is_clock(cell: Cell, pin: str) -> bool:

@@ -49,11 +49,13 @@ _ALWAYS = 10**6
 
 @dataclass(frozen=True)
 class Recipe:
-    """One way to map: the widest carry chain that ripples, and ABC's commands up to the mapping."""
+    """One way to map: the widest carry chain that ripples, ABC's commands up to the mapping, and
+    the share of the longest path allowed that gates are sized for."""
 
     name: str
     ripple_bits: int
     map: tuple[str, ...]
+    share: float = 1.0
 
 
 def _amap(options: str, times: int, clean: tuple[str, ...] = _CLEAN) -> tuple[str, ...]:
@@ -71,10 +73,10 @@ FOR_AREA = (
 
 #: Tried for the modules on a path that is too long; larger and faster down the list.
 FOR_SPEED = (
-    Recipe("speed-24", 24, _amap("", 2)),
-    Recipe("speed-8", 8, _amap("", 2)),
-    Recipe("speed-0", 0, _amap("", 2, clean=("strash",))),
-    Recipe("speed-map", 0, (*_CLEAN, "dch", "map -B 0.9")),
+    Recipe("speed-24", 24, _amap("", 2), 0.5),
+    Recipe("speed-8", 8, _amap("", 2), 0.5),
+    Recipe("speed-0", 0, _amap("", 2, clean=("strash",)), 0.5),
+    Recipe("speed-sized", 0, _amap("", 2, clean=("strash",)), 0.01),
 )
 
 #: The largest fan-out that a net keeps; ABC's gain and slew (ps) loose enough to leave sizes alone.
@@ -83,10 +85,11 @@ _BUFFER = f"buffer -N {FANOUT} -G 1000 -S 600"
 
 
 def abc_script(recipe: Recipe, target_ps: float | None) -> str:
-    """The recipe for ABC; with a target (the library has timing) nets are buffered and sized."""
+    """The recipe for ABC; with a target (the longest path allowed, where the library has timing)
+    nets are buffered and gates sized."""
     commands = [*recipe.map, "topo"]
     if target_ps is not None:
-        goal = f"-D {target_ps:.0f}"
+        goal = f"-D {target_ps * recipe.share:.0f}"
         commands += [_BUFFER, f"upsize {goal}", f"dnsize {goal}", "topo", "stime -p"]
     return "\n".join([*commands, ""])
 

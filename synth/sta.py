@@ -26,6 +26,7 @@ class _Edge:
 
     target: Net
     ways: list[tuple[int, int, float]]
+    via: frozenset[str] = NOTHING
 
 
 _Node = tuple[list[Net], Net, Gate | Instance, dict[Net, float]]
@@ -44,7 +45,7 @@ class Analysis:
         self.slopes: dict[Net, list[float]] = {}
         self.resistance: dict[Net, float] = {}
         self.edges: dict[Net, list[_Edge]] = {}
-        self.ends: dict[Net, list[tuple[float, str, str]]] = {}
+        self.ends: dict[Net, list[tuple[float, str, frozenset[str]]]] = {}
         self.via: dict[Net, frozenset[str]] = {}
         self.border = set(netlist.outputs.values())
         self.order: dict[Net, int] = {}  # of driven nets, topological
@@ -231,7 +232,8 @@ class Analysis:
             for edge in (RISE, FALL):
                 self._meet(target, edge, since + delay, entry + delay, self.slope)
             ways = [(b, a, delay) for b in (RISE, FALL) for a in (RISE, FALL)]
-            self.edges.setdefault(source, []).append(_Edge(target, ways))
+            edge_via = frozenset((instance.module,))
+            self.edges.setdefault(source, []).append(_Edge(target, ways, edge_via))
 
     # -- end points ------------------------------------------------------------------------------
 
@@ -243,21 +245,24 @@ class Analysis:
                 if gate.cell.pins[pin].direction == "input" and not is_clock(gate.cell, pin):
                     slope = max(self.slopes.get(net, [self.slope]))
                     need = setup(gate.cell, pin, self.slope, slope)
-                    self.ends.setdefault(net, []).append((need, gate.name, ""))
+                    self.ends.setdefault(net, []).append((need, gate.name, NOTHING))
         for instance in self.netlist.instances:
             model = self.models.get(instance.module)
             for key, net in instance.pins.items():
                 if key[0] in instance.outputs:
                     continue
                 if model is None:
-                    self.ends.setdefault(net, []).append((0.0, instance.name, ""))
+                    self.ends.setdefault(net, []).append((0.0, instance.name, NOTHING))
                 elif key in model.to_register:
-                    end = (model.to_register[key], instance.name, instance.module)
+                    behind = model.to_register_via[key] | {instance.module}
+                    end = (model.to_register[key], instance.name, behind)
                     self.ends.setdefault(net, []).append(end)
 
-    def _walk(self, source: Net) -> dict[Net, list[float]]:
-        """Arrival on every net behind `source`, counted from it, with the delays found before."""
+    def _walk(self, source: Net) -> tuple[dict[Net, list[float]], dict[Net, frozenset[str]]]:
+        """Arrival on every net behind `source`, counted from it, with the delays found before, and
+        the modules on the way."""
         at: dict[Net, list[float]] = {source: [0.0, 0.0]}
+        via: dict[Net, frozenset[str]] = {source: NOTHING}
         queue: list[tuple[int, Net]] = [(self.order.get(source, -1), source)]
         queued = {source}
         while queue:
@@ -267,11 +272,13 @@ class Analysis:
                 there = at.setdefault(edge.target, [NEVER, NEVER])
                 for before, after, delay in edge.ways:
                     if here[before] + delay > there[after]:
+                        if here[before] + delay > max(there):
+                            via[edge.target] = via[net] | edge.via
                         there[after] = here[before] + delay
                 if edge.target not in queued:  # in topological order: each net is left once
                     queued.add(edge.target)
                     heappush(queue, (self.order[edge.target], edge.target))
-        return at
+        return at, via
 
     def paths(self) -> Paths:
         """The longest path of each kind."""
@@ -279,12 +286,11 @@ class Analysis:
         for net, ends in self.ends.items():
             if net not in self.slopes:
                 continue
-            need, end, module = max(ends)
+            need, end, behind = max(ends, key=lambda each: each[0])
             since = max(self.from_register[net]) + need
             if since > NEVER and (found.inside is None or since > found.inside):
                 found.inside, found.start, found.end = since, self.start.get(net, ""), end
-                via = self.via.get(net, NOTHING) | ({module} if module else NOTHING)
-                found.via = tuple(sorted(via))
+                found.via = tuple(sorted(self.via.get(net, NOTHING) | behind))
             found.into = _later(found.into, max(self.from_border[net]) + need)
         for net in self.border & self.slopes.keys():
             found.out = _later(found.out, max(self.from_register[net]))
@@ -309,11 +315,16 @@ class Analysis:
             found.load[key] = self.loads.get(net, 0.0)
             if net not in self.edges and net not in self.ends and net not in by_net:
                 continue
-            for reached, at in self._walk(net).items():
+            arrivals, via = self._walk(net)
+            for reached, at in arrivals.items():
                 late = max(at)
+                if late == NEVER:
+                    continue
                 if reached in self.ends:
-                    need = late + max(self.ends[reached])[0]
-                    found.to_register[key] = max(need, found.to_register.get(key, 0.0))
+                    need, _, behind = max(self.ends[reached], key=lambda end: end[0])
+                    if late + need > found.to_register.get(key, NEVER):
+                        found.to_register[key] = late + need
+                        found.to_register_via[key] = via[reached] | behind
                 for output in by_net.get(reached, ()):
                     found.through.setdefault(output, {})[key] = late
         return found
