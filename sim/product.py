@@ -11,7 +11,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +84,33 @@ class Ran:
     overflow: bool
 
 
+class _Watcher:
+    """Tells of results as the simulation writes them down, one after the other."""
+
+    def __init__(self, folder: Path, count: int, on_done: Callable[[int], None]) -> None:
+        self._paths = deque((n, folder / f"result-{n}.npz") for n in range(count))
+        self._on_done = on_done
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _look(self) -> None:
+        while self._paths and self._paths[0][1].exists():
+            self._on_done(self._paths.popleft()[0])
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.5):
+            self._look()
+
+    def __enter__(self) -> _Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._look()
+
+
 def build(config: Config) -> Build:
     """The simulated array of a configuration."""
     spec = BENCHES["array"]
@@ -89,8 +118,16 @@ def build(config: Config) -> Build:
     return compile_design(design.verilog, design.top, hierarchical=spec.hierarchical)
 
 
-def run(config: Config, products: Sequence[Product], *, built: Build | None = None) -> list[Ran]:
+def run(
+    config: Config,
+    products: Sequence[Product],
+    *,
+    built: Build | None = None,
+    on_done: Callable[[int], None] | None = None,
+) -> list[Ran]:
     """Runs products one after the other on one array.
+
+    ``on_done`` is called with the number of each product as it ends.
 
     Raises
     ------
