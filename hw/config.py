@@ -155,8 +155,8 @@ class Config:
                     rows = lanes // self.acc_columns
                     need(
                         rows < P_MIN,
-                        f"{lanes} lanes / {self.acc_columns} acc_columns = {rows} cycles for the sums"
-                        f" of a tile, but {P_MIN} planes leave {P_MIN - 1}",
+                        f"{lanes} lanes / {self.acc_columns} acc_columns = {rows} cycles for"
+                        f" the sums of a tile, but {P_MIN} planes leave {P_MIN - 1}",
                     )
                 need(
                     self.acc_columns % self.drain == 0,

@@ -16,6 +16,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from amaranth._toolchain.yosys import find_yosys
 from amaranth.lib import data
@@ -46,6 +47,8 @@ class Emission:
         For every module name, how often it instantiates each other module.
     ports : list
         ``(name, "input" or "output", bits)`` of the top module.
+    memory_bits : int or None
+        Bits of all memories, derived from the configuration; None for a part of the design.
     """
 
     config: Config
@@ -54,6 +57,16 @@ class Emission:
     modules: dict[str, str]
     children: dict[str, dict[str, int]]
     ports: list[tuple[str, str, int]]
+    memory_bits: int | None
+
+    #: The BS-RAC of the paper's Fig. 15: modules whose own area makes up each part.
+    breakdown: ClassVar[dict[str, dict[str, tuple[str, ...]]]] = {
+        "BS-RAC": {
+            "sign decoder": ("bsspec_sign_decoder",),
+            "look-up": ("bsspec_lane",),
+            "accumulation": ("bsspec_column",),
+        }
+    }
 
 
 def emit(config: Config, component: Unique | None = None) -> Emission:
@@ -71,6 +84,7 @@ def emit(config: Config, component: Unique | None = None) -> Emission:
             (name, "input" if member.flow.name == "In" else "output", len(value))
             for name, member, value in flat_ports(top)
         ],
+        memory_bits=sum(config.memory_bits.values()) if component is None else None,
     )
 
 

@@ -62,7 +62,9 @@ FAULTS: list[Fault] = [
         ),
         (
             "far shifts wrap",
-            "Mux(distance[steps:].any(), 0, shifted)",
+            "self.kept.significand & (~distance[steps:].any()).replicate(8)",
+            "self.kept.significand",
+        ), 0, shifted)",
             "shifted",
         ),
         ("negation without its carry", "\n                + self.kept.sign\n", "\n"),

@@ -88,15 +88,17 @@ class Aligner(Unique):
         m.d.comb += distance.eq(self.tile_exponent - self.kept.eps)
         width = 8 + guard
         steps = (width - 1).bit_length()
-        shifted = Cat(Const(0, guard), self.kept.significand)
-        # Large steps first: their results are mostly zeros.
-        for step in reversed(range(steps)):
+        significand = Signal(8)
+        m.d.comb += significand.eq(self.kept.significand & (~distance[steps:].any()).replicate(8))
+        shifted = Cat(Const(0, guard), significand)
+        # Small steps first: what they produce is narrow, the rest of the word is still zeros.
+        for step in range(steps):
             level = Signal(width, name=f"shifted_{1 << step}")
             m.d.comb += level.eq(Mux(distance[step], shifted >> (1 << step), shifted))
             shifted = level
         magnitude = Signal(width)
         m.d.comb += [
-            magnitude.eq(Mux(distance[steps:].any(), 0, shifted)),
+            magnitude.eq(shifted),
             self.aligned.eq(
                 Cat(magnitude ^ self.kept.sign.replicate(width), self.kept.sign).as_signed()
                 + self.kept.sign

@@ -101,7 +101,8 @@ class Sequencer(Unique):
             self.plane_ready.eq(self.next_ready),
             accepted.eq(self.plane_valid & self.plane_ready),
             self.plane_sign.eq(~active | (plane == 0)),
-            self.start.eq(accepted & ~active),
+            # Not by way of ``accepted``: whether there is room does not matter to a first plane.
+            self.start.eq(self.plane_valid & self.next_ready & ~active),
             self.reserve.eq(accepted & group_ends & job.tile.last),
         ]
         with m.If(active):
