@@ -1,0 +1,178 @@
+"""Columns under test: planes skewed over the groups of tables, control a stage a cycle.
+
+Where ``c`` is the cycle in which the array would accept a plane: group g of its look-ups and tables
+in c + 1 + g, control of the last reduction stage in c + 4, of the Horner stage in c + 5, and from
+c + 6 on the sums of the column group whose last plane it was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hw.compute.layouts import look_layout, table_layout
+from hw.config import GROUPS, TILE, Config
+from hw.library import Unique
+from model.datapath.primitives import signed_weights, tile_sums
+from sim import lookups
+from sim.harness import MOODS, Bench
+from sim.stimulus import aligned_rows
+from sim.words import Array
+
+
+@dataclass
+class Plane:
+    """One plane of a column group on its way.
+
+    Attributes
+    ----------
+    looks, tables : int
+        Words of all look-ups and tables.
+    odd : int
+        Odd tables.
+    sign, last, new_tile, midpoint : bool
+        Sign plane; last plane of the column group; first plane of the tile; reconstruction.
+    half_sums : list of int
+        What the column group sums to, by the model, without its lowest bit.
+    """
+
+    looks: int
+    tables: int
+    odd: int
+    sign: bool
+    last: bool
+    new_tile: bool
+    midpoint: bool
+    half_sums: list[int]
+
+
+def weights(rng: np.random.Generator, aligned: Array, columns: int, p: int) -> tuple[Array, Array]:
+    """Signs and magnitudes, (64, columns): random, or such that sums get as large as they can."""
+    top = (1 << (p - 1)) - 1
+    signs = rng.integers(0, 2, (TILE, columns))
+    magnitudes = rng.integers(0, top + 1, (TILE, columns))
+    for column in range(columns):
+        kind = rng.integers(0, 8)
+        if kind == 0:
+            magnitudes[:, column] = rng.choice([0, top])
+        elif kind in (1, 2):
+            # All products of one sign, and so the largest sum of these activations.
+            signs[:, column] = (aligned < 0) ^ (kind == 2)
+            magnitudes[:, column] = rng.choice([0, top, top])
+        elif kind == 3:
+            signs[1::2, column] = signs[::2, column]
+            magnitudes[1::2, column] = magnitudes[::2, column]
+    return signs, magnitudes
+
+
+def tile_planes(
+    config: Config, rng: np.random.Generator, columns: int, groups: int
+) -> Iterator[Plane]:
+    """All planes of one random tile of ``groups`` column groups."""
+    (aligned,) = aligned_rows(config, rng, 1, TILE)
+    full = lookups.tables(config, aligned)
+    tables = lookups.tables_word(config, full)
+    odd = int((full[:, 0] & 1).sum())
+    p = int(rng.choice([5, 5, 6, 9, config.p_max, rng.integers(5, config.p_max + 1)]))
+    midpoint = bool(rng.integers(0, 2))
+    for group in range(groups):
+        signs, magnitudes = weights(rng, aligned, columns, p)
+        c = signed_weights(torch.from_numpy(signs), torch.from_numpy(magnitudes), midpoint)
+        sums = tile_sums(torch.from_numpy(aligned).double().unsqueeze(0), c.double())
+        half_sums = [int(total) >> 1 for total in sums[0]]
+        for number, subtracted in enumerate(lookups.subtracts(signs, magnitudes, p)):
+            yield Plane(
+                lookups.looks_word(config, subtracted),
+                tables,
+                odd,
+                sign=number == 0,
+                last=number == p - 1,
+                new_tile=group == number == 0,
+                midpoint=midpoint,
+                half_sums=half_sums,
+            )
+
+
+class ReductionBench(Bench):
+    """A column or a subarray, and the planes of the last six cycles.
+
+    Parameters
+    ----------
+    output : str
+        Port with the sums.
+    """
+
+    def __init__(
+        self, dut: object, config: Config, seed: int, component: Unique, output: str
+    ) -> None:
+        super().__init__(dut, seed, component)
+        self.output = output
+        lanes = len(self.port("looks")) // (config.luts * look_layout(config).size)
+        self.look_masks = lookups.group_masks(config, look_layout(config).size, lanes)
+        self.table_masks = lookups.group_masks(config, table_layout(config).size, 1)
+        self.compared = 0
+        self.idle()
+
+    def idle(self) -> None:
+        """Nothing on its way, no sum known."""
+        self.history: deque[Plane | None] = deque([None] * (GROUPS + 2), GROUPS + 2)
+        self.sums: list[int] | None = None
+
+    async def show(self, plane: Plane | None) -> None:
+        """A cycle in which ``plane`` is accepted."""
+        looks = tables = looks_known = tables_known = 0
+        for past, look_mask, table_mask in zip(
+            self.history, self.look_masks, self.table_masks, strict=False
+        ):
+            if past is not None:
+                looks, looks_known = looks | past.looks & look_mask, looks_known | look_mask
+                tables, tables_known = tables | past.tables & table_mask, tables_known | table_mask
+        self.write(self.port("looks"), looks, looks_known)
+        self.write(self.port("tables"), tables, tables_known)
+        *_, reduce, horner, ended = self.history
+        control: dict[str, int | None] = {}
+        offset = 0
+        if reduce is not None:
+            control["sign"] = int(reduce.sign)
+            control["new_tile"] = int(reduce.new_tile)
+            control["end_truncate"] = int(reduce.last and not reduce.midpoint)
+            control["end_midpoint"] = int(reduce.last and reduce.midpoint)
+            if reduce.sign:
+                offset = reduce.odd
+            elif reduce.last and reduce.midpoint:
+                offset = -((reduce.odd + 1) // 2)
+        control["sum_valid"] = int(horner is not None)
+        control["sum_first"] = int(horner.sign) if horner else None
+        control["sum_last"] = int(horner.last) if horner else None
+        control["sum_minus"] = int(horner.last and not horner.midpoint) if horner else None
+        self.put(control=control, offset=offset)
+        if ended is not None and ended.last:
+            self.sums = ended.half_sums
+            self.compared += len(self.sums)
+        await self.settle()
+        sums = self.sums
+        self.expect(**{self.output: sums[0] if sums and self.output == "half_sum" else sums})
+        await self.clock()
+        self.history.appendleft(plane)
+
+    async def random_tiles(self, config: Config, columns: int, tiles: int, mood: str) -> None:
+        """Random tiles, here and there a reset in the middle; sums hold until the next ones."""
+        rng = np.random.default_rng(self.rng.getrandbits(32))
+        gap, _ = MOODS[mood]
+        for _ in range(tiles):
+            cut = self.rng.randrange(40) if self.rng.random() < 0.05 else None
+            planes = tile_planes(config, rng, columns, self.rng.randint(1, min(config.fold, 3)))
+            for number, plane in enumerate(planes):
+                while self.rng.random() < gap:
+                    await self.show(None)
+                if number == cut:
+                    self.idle()
+                    await self.reset()
+                    break
+                await self.show(plane)
+        for _ in range(GROUPS + 4):
+            await self.show(None)
