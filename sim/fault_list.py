@@ -64,10 +64,12 @@ FAULTS: list[Fault] = [
             "far shifts wrap",
             "self.kept.significand & (~distance[steps:].any()).replicate(8)",
             "self.kept.significand",
-        ), 0, shifted)",
-            "shifted",
         ),
-        ("negation without its carry", "\n                + self.kept.sign\n", "\n"),
+        (
+            "negation without its carry",
+            'conditional_negate(m, "aligned", shifted, self.kept.sign)',
+            "(Cat(shifted, Const(0, 1)) ^ self.kept.sign.replicate(width + 1))",
+        ),
         ("Inf and NaN are live", "finite.eq(~activation.exponent.all())", "finite.eq(1)"),
         (
             "groups of exponent 0 are live",
@@ -334,8 +336,8 @@ FAULTS: list[Fault] = [
         ),
         (
             "magnitude without its carry",
-            "(low ^ sign.replicate(len(low))) + sign",
-            "(low ^ sign.replicate(len(low)))",
+            'conditional_negate(m, "magnitude", low, sign)',
+            "low ^ sign.replicate(len(low))",
         ),
     ),
     *_faults(

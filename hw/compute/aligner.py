@@ -11,6 +11,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from hw.compute.arithmetic import conditional_negate
 from hw.compute.layouts import BF16
 from hw.config import EXPONENT_BITS, GROUPS, Config
 from hw.library import Unique, instantiate
@@ -21,7 +22,7 @@ class Aligner(Unique):
 
     Folding: ``eps = e + E`` for a live activation. An activation is dead (``significand`` and
     ``eps`` are 0) if it is zero, its shared exponent is 0, its row is masked, or it is Inf or NaN
-    (``refused``).
+    (``refused``, whether its row is masked or not).
 
     Shifting: ``aligned = (-1)**sign * ((significand << g) >> (tile_exponent - eps))``, truncated
     toward zero.
@@ -66,7 +67,7 @@ class Aligner(Unique):
         m.d.comb += [
             normal.eq(activation.exponent.any()),
             finite.eq(~activation.exponent.all()),
-            self.refused.eq(self.enable & ~finite),
+            self.refused.eq(~finite),
             live.eq(
                 self.enable
                 & finite
@@ -96,15 +97,8 @@ class Aligner(Unique):
             level = Signal(width, name=f"shifted_{1 << step}")
             m.d.comb += level.eq(Mux(distance[step], shifted >> (1 << step), shifted))
             shifted = level
-        magnitude = Signal(width)
-        m.d.comb += [
-            magnitude.eq(shifted),
-            self.aligned.eq(
-                Cat(magnitude ^ self.kept.sign.replicate(width), self.kept.sign).as_signed()
-                + self.kept.sign
-            ),
-        ]
-        # A negative zero becomes 11..1 + 1 = 0.
+        negated = conditional_negate(m, "aligned", shifted, self.kept.sign)
+        m.d.comb += self.aligned.eq(negated.as_signed())
         return m
 
 
@@ -167,7 +161,7 @@ class AlignerBank(Unique):
                 folded[i].eq(aligner.folded),
                 refused[i].eq(aligner.refused),
             ]
-        m.d.comb += self.refused.eq(self.fill & refused.any())
+        m.d.comb += self.refused.eq(self.fill & self.row_enable & refused.any())
         for g, slot in enumerate(slots):
             with m.If(self.fill & (self.fill_group == g)):
                 m.d.sync += slot.eq(folded)

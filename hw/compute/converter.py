@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib.wiring import In, Out
 
+from hw.compute.arithmetic import conditional_negate
 from hw.compute.layouts import RESULT_EXPONENT_BITS
 from hw.config import Config
 from hw.library import Unique
@@ -62,7 +63,7 @@ class Converter(Unique):
         with m.If(self.advance):
             m.d.sync += [
                 s1_sign.eq(sign),
-                s1_magnitude.eq((low ^ sign.replicate(len(low))) + sign),
+                s1_magnitude.eq(conditional_negate(m, "magnitude", low, sign)),
                 s1_exponent.eq(self.exponent),
             ]
 

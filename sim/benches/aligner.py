@@ -29,6 +29,7 @@ LEAST, MOST = 2, 508
 async def _fold(bench: Bench, codes: Array, exponents: Array, enables: Array) -> None:
     """Folds activations and compares with the model: value, exponent, refusal."""
     terms = activation_terms(from_codes(torch.from_numpy(codes.astype(np.int64))))
+    refused = terms.refused
     terms = terms.where(torch.from_numpy(enables.astype(bool)))
     groups = group_terms(torch.from_numpy(exponents.astype(np.int64)))
     eps = fold_exponents(terms.exponents, groups.exponents).clamp_min(0).numpy()
@@ -47,7 +48,7 @@ async def _fold(bench: Bench, codes: Array, exponents: Array, enables: Array) ->
                 "significand": significands[i],
                 "sign": int(values[i] < 0) if live else None,
             },
-            refused=int(terms.refused[i]),
+            refused=int(refused[i]),
         )
 
 
