@@ -25,6 +25,7 @@ from hw.compute import layouts
 from hw.compute.array import Array
 from hw.config import Config, ConfigError, load
 from hw.library import Library, Unique, flat_ports
+from hw.tools import search_path
 
 #: Version of the emitted core.
 VERSION = "0.1.0"
@@ -218,7 +219,8 @@ def lint(emission: Emission, waivers: Path) -> tuple[str, bool]:
         ``clean``, or the first complaint.
     clean : bool
     """
-    if shutil.which("verilator") is None:
+    verilator = shutil.which("verilator", path=search_path())
+    if verilator is None:
         return "verilator is not installed: make setup", False
     texts = {found.group(1): found.group(0) for found in _MODULE.finditer(emission.verilog)}
     boxes = {}
@@ -233,7 +235,7 @@ def lint(emission: Emission, waivers: Path) -> tuple[str, bool]:
             quiet = "lint_off -rule UNDRIVEN\nlint_off -rule UNUSED\n"
             box_waivers = Path(scratch) / "boxes.vlt"
             box_waivers.write_text("`verilator_config\n" + quiet)
-            command = ["verilator", "--lint-only", "--top-module", name]
+            command = [verilator, "--lint-only", "--top-module", name]
             command += [str(waivers), str(box_waivers), str(source)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             complaints = [line for line in done.stderr.splitlines() if line.startswith("%")]

@@ -131,9 +131,18 @@ def run(
 
     Raises
     ------
+    ValueError
+        If a product's K is beyond what the accumulators hold.
     RuntimeError
         If the simulation does not come to an end; the message names its log.
     """
+    for number, product in enumerate(products):
+        k = product.shape[1]
+        if k > config.max_k:
+            raise ValueError(
+                f"product {number}: K must be at most max_k = {config.max_k} of configuration"
+                f" {config.name}, not {k}"
+            )
     built = built or build(config)
     runs = BUILD / "runs"
     runs.mkdir(parents=True, exist_ok=True)
