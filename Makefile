@@ -13,7 +13,7 @@ files  := $(or $(FILES),tests/vectors/*.json)
 on      = $(filter-out 0 no off,$($(1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim vectors faults verilog area recipes bench lint types unit quick format clean distclean
+.PHONY: help setup demo test sim vectors faults verilog area recipes variants bench example lint types unit quick format clean distclean
 
 help: ## list the targets (this)
 	@echo "BS-Spec: make TARGET [OPTION=value ...]"
@@ -55,8 +55,14 @@ area: setup ## CONFIG=c [LIB=x.lib GATING=1 LIMIT=fo4]: what each component cost
 recipes: setup ## [LIB=x.lib]: the ways to map that area chooses from, side by side
 	@$(PY) -m synth.compare $(if $(LIB),--lib "$(LIB)")
 
+variants: setup ## [LIB=x.lib]: choices of the design beside what was not built
+	@$(PY) -m synth.variants $(if $(LIB),--lib "$(LIB)")
+
 bench: setup ## the model's speed beside torch's own matrix product
 	@$(PY) -m model.datapath.bench
+
+example: setup ## a product small enough to redo by hand, with every step
+	@$(PY) -m model.datapath.example
 
 lint: setup ## ruff: lint and format
 	@$(PY) -m ruff check --quiet . && $(PY) -m ruff format --check --quiet . || { echo "make lint: see above; 'make format' repairs most"; exit 1; }
