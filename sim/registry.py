@@ -40,6 +40,8 @@ ODD = Config(
     drain=1,
     result_tiles=3,
 )
+#: The narrowest core there is: no guard bits, accumulators narrower than an FP32 significand.
+BARE = dataclasses.replace(NINE, name="bare", t_m=1, max_k=64, align_guard_bits=0, acc_guard_bits=0)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class BenchSpec:
     make: Callable[[Config], Unique]
     what: str
     quick: tuple[Config, ...] = (TINY,)
-    full: tuple[Config, ...] = (TINY, NINE, ODD)
+    full: tuple[Config, ...] = (TINY, NINE, ODD, BARE)
     icarus: tuple[Config, ...] = (TINY,)
     hierarchical: tuple[str, ...] = ()
     module: str | None = None
@@ -97,7 +99,7 @@ BENCHES = {
             "array",
             Array,
             "the whole core: streams, moods, cycle counts, reset, refused input",
-            full=(TINY, NINE, ODD, SMALL, SLICE),
+            full=(TINY, NINE, ODD, BARE, SMALL, SLICE),
             hierarchical=(),
         ),
         BenchSpec(

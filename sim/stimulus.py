@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hw.config import Config
+from hw.config import TILE, Config
 from sim.words import Array
 
 #: Kinds of tiles; each is drawn for whole tiles, many are mixed in one run.
@@ -148,7 +148,7 @@ def outputs(
                 first = False
             else:
                 left -= 1
-                open_tiles[context] = pick.choice((1, 1, 2, 3, 5))
+                open_tiles[context] = min(pick.choice((1, 1, 2, 3, 5)), config.max_k // TILE)
         p = pick.choice([5, 5, 6, 7, 8, 9, config.p_max, pick.randint(5, config.p_max)])
         if first:
             # One precision for an output tile, as the contract has it; modes may differ.

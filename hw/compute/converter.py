@@ -63,7 +63,7 @@ class Converter(Unique):
         with m.If(self.advance):
             m.d.sync += [
                 s1_sign.eq(sign),
-                s1_magnitude.eq(conditional_negate(m, "magnitude", low, sign)),
+                s1_magnitude.eq(conditional_negate(m, "magnitude", low, sign)[: len(low)]),
                 s1_exponent.eq(self.exponent),
             ]
 

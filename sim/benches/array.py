@@ -7,7 +7,7 @@ import copy
 import cocotb
 import numpy as np
 
-from hw.config import Config
+from hw.config import TILE, Config
 from sim.core import CoreBench
 from sim.environment import Environment
 from sim.harness import MOODS, MismatchError
@@ -114,7 +114,7 @@ async def steady_state(dut: object) -> None:
     env = Environment.get()
     config = env.config
     rng = np.random.default_rng(env.seed)
-    cases = [(k, p) for k in (1, 2) for p in (5, 6, 8, 9, config.p_max)]
+    cases = [(k, p) for k in (1, 2) for p in (5, 6, 8, 9, config.p_max) if k * TILE <= config.max_k]
     transactions = cycles = 0
     for k_tiles, p in cases if not env.quick else cases[::3]:
         bench = CoreBench(dut, config, env.seed, MOODS["steady"])
