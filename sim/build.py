@@ -15,6 +15,8 @@ from pathlib import Path
 
 from cocotb_tools.runner import Icarus, Runner, Verilator
 
+from hw.tools import search_path
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "sim"
 SIMULATORS = ("verilator", "icarus")
@@ -41,8 +43,7 @@ _VERILATOR_FLAGS = [
 ]
 
 
-# The Verilator that set-up brought, if it had to; make puts it on the PATH as well.
-os.environ["PATH"] = f"{ROOT / '.tools' / 'verilator' / 'bin'}:{os.environ.get('PATH', '')}"
+os.environ["PATH"] = search_path()
 # cocotb would rewrite the assert statements of every module that a bench imports, torch included.
 os.environ.setdefault("COCOTB_REWRITE_ASSERTION_FILES", "")
 # cocotb's runner would take make's option of this name for its own, in builds that have no waves.
@@ -108,6 +109,19 @@ _COLLISION_CHECK = r"""\1  always @(posedge clk)
       $finish;
     end
 endmodule"""
+
+
+#: Amaranth gives every register and memory an initial value. Silicon has none: what a reset does
+#: not set is X in Icarus and random in Verilator.
+_INITIAL_VALUE = re.compile(r"(?m)^(  reg (?:\[\d+:\d+\] )?\S+) = [^;]+;")
+_INITIAL_BLOCK = re.compile(r"(?ms)^  initial begin\n.*?^  end\n")
+
+
+def simulation_arguments(simulator: str, seed: int) -> list[str]:
+    """Arguments of a simulation: random initial state, where the simulator has no X."""
+    if simulator != "verilator":
+        return []
+    return ["+verilator+rand+reset+2", f"+verilator+seed+{seed % (1 << 31 - 1) + 1}"]
 
 
 def _public_ports(verilog: str, top: str) -> str:
@@ -177,6 +191,7 @@ def compile_design(
         If the build fails; the message names the log.
     """
     version = simulator_version(simulator)
+    verilog = _INITIAL_BLOCK.sub("", _INITIAL_VALUE.sub(r"\1;", verilog))
     verilog = _MEMORY_END.sub(_COLLISION_CHECK, verilog)
     for module in hierarchical:
         verilog = re.sub(

@@ -30,6 +30,7 @@ from sim.build import (
     SimulatorMissing,
     compile_design,
     make_runner,
+    simulation_arguments,
     simulator_version,
 )
 from sim.environment import Environment
@@ -129,7 +130,7 @@ def run_bench(
             results_xml=results,
             waves=waves,
             log_file=log,
-            test_args=[],
+            plusargs=simulation_arguments(simulator, seed),
         )
     parts = [json.loads(line) for line in report.read_text().splitlines()]
     error = _error(results, log)
