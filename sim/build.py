@@ -121,7 +121,7 @@ def simulation_arguments(simulator: str, seed: int) -> list[str]:
     """Arguments of a simulation: random initial state, where the simulator has no X."""
     if simulator != "verilator":
         return []
-    return ["+verilator+rand+reset+2", f"+verilator+seed+{seed % (1 << 31 - 1) + 1}"]
+    return ["+verilator+rand+reset+2", f"+verilator+seed+{seed % (1 << 30) + 1}"]
 
 
 def _public_ports(verilog: str, top: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,24 +31,55 @@ class Plane:
 
     Attributes
     ----------
-    looks, tables : int
-        Words of all look-ups and tables.
-    odd : int
-        Odd tables.
+    looks : int
+        Word of all look-ups.
     sign, last, new_tile, midpoint : bool
         Sign plane; last plane of the column group; first plane of the tile; reconstruction.
-    half_sums : list of int
-        What the column group sums to, by the model, without its lowest bit.
     """
 
     looks: int
-    tables: int
-    odd: int
     sign: bool
     last: bool
     new_tile: bool
     midpoint: bool
+
+
+@dataclass
+class _Plane(Plane):
+    """With the tables, how many of them are odd, and the column group's sums by the model.
+
+    The sums come without their lowest bit.
+    """
+
+    tables: int
+    odd: int
     half_sums: list[int]
+
+
+def reduce_control(reduce: Plane | None, horner: Plane | None) -> dict[str, int | None]:
+    """Control of the last reduction stage and of the Horner stage, from the planes in them."""
+    return {
+        "sign": int(reduce.sign) if reduce else 0,
+        "new_tile": int(reduce.new_tile) if reduce else 0,
+        "end_truncate": int(reduce.last and not reduce.midpoint) if reduce else 0,
+        "end_midpoint": int(reduce.last and reduce.midpoint) if reduce else 0,
+        "sum_valid": int(horner is not None),
+        "sum_first": int(horner.sign) if horner else None,
+        "sum_last": int(horner.last) if horner else None,
+        "sum_minus": int(horner.last and not horner.midpoint) if horner else None,
+    }
+
+
+def looks_at(history: deque[Any], masks: list[int]) -> tuple[int, int]:
+    """Look-ups of the four groups in a cycle, and which bits of them there are.
+
+    ``history`` has the planes of the last cycles, newest first; ``masks`` the bits of each group.
+    """
+    word = known = 0
+    for plane, mask in zip(history, masks, strict=False):
+        if plane is not None:
+            word, known = word | plane.looks & mask, known | mask
+    return word, known
 
 
 def weights(rng: np.random.Generator, aligned: Array, columns: int, p: int) -> tuple[Array, Array]:
@@ -71,13 +103,13 @@ def weights(rng: np.random.Generator, aligned: Array, columns: int, p: int) -> t
 
 def tile_planes(
     config: Config, rng: np.random.Generator, columns: int, groups: int
-) -> Iterator[Plane]:
+) -> Iterator[_Plane]:
     """All planes of one random tile of ``groups`` column groups."""
     (aligned,) = aligned_rows(config, rng, 1, TILE)
     full = lookups.tables(config, aligned)
     tables = lookups.tables_word(config, full)
     odd = int((full[:, 0] & 1).sum())
-    p = int(rng.choice([5, 5, 6, 9, config.p_max, rng.integers(5, config.p_max + 1)]))
+    p = int(rng.choice([5, 5, 6, 9, config.p_max, int(rng.integers(5, config.p_max + 1))]))
     midpoint = bool(rng.integers(0, 2))
     for group in range(groups):
         signs, magnitudes = weights(rng, aligned, columns, p)
@@ -85,14 +117,14 @@ def tile_planes(
         sums = tile_sums(torch.from_numpy(aligned).double().unsqueeze(0), c.double())
         half_sums = [int(total) >> 1 for total in sums[0]]
         for number, subtracted in enumerate(lookups.subtracts(signs, magnitudes, p)):
-            yield Plane(
+            yield _Plane(
                 lookups.looks_word(config, subtracted),
-                tables,
-                odd,
                 sign=number == 0,
                 last=number == p - 1,
                 new_tile=group == number == 0,
                 midpoint=midpoint,
+                tables=tables,
+                odd=odd,
                 half_sums=half_sums,
             )
 
@@ -119,37 +151,24 @@ class ReductionBench(Bench):
 
     def idle(self) -> None:
         """Nothing on its way, no sum known."""
-        self.history: deque[Plane | None] = deque([None] * (GROUPS + 2), GROUPS + 2)
+        self.history: deque[_Plane | None] = deque([None] * (GROUPS + 2), GROUPS + 2)
         self.sums: list[int] | None = None
 
-    async def show(self, plane: Plane | None) -> None:
+    async def show(self, plane: _Plane | None) -> None:
         """A cycle in which ``plane`` is accepted."""
-        looks = tables = looks_known = tables_known = 0
-        for past, look_mask, table_mask in zip(
-            self.history, self.look_masks, self.table_masks, strict=False
-        ):
+        tables = known = 0
+        for past, mask in zip(self.history, self.table_masks, strict=False):
             if past is not None:
-                looks, looks_known = looks | past.looks & look_mask, looks_known | look_mask
-                tables, tables_known = tables | past.tables & table_mask, tables_known | table_mask
-        self.write(self.port("looks"), looks, looks_known)
-        self.write(self.port("tables"), tables, tables_known)
+                tables, known = tables | past.tables & mask, known | mask
+        self.write(self.port("tables"), tables, known)
+        self.write(self.port("looks"), *looks_at(self.history, self.look_masks))
         *_, reduce, horner, ended = self.history
-        control: dict[str, int | None] = {}
         offset = 0
-        if reduce is not None:
-            control["sign"] = int(reduce.sign)
-            control["new_tile"] = int(reduce.new_tile)
-            control["end_truncate"] = int(reduce.last and not reduce.midpoint)
-            control["end_midpoint"] = int(reduce.last and reduce.midpoint)
-            if reduce.sign:
-                offset = reduce.odd
-            elif reduce.last and reduce.midpoint:
-                offset = -((reduce.odd + 1) // 2)
-        control["sum_valid"] = int(horner is not None)
-        control["sum_first"] = int(horner.sign) if horner else None
-        control["sum_last"] = int(horner.last) if horner else None
-        control["sum_minus"] = int(horner.last and not horner.midpoint) if horner else None
-        self.put(control=control, offset=offset)
+        if reduce is not None and reduce.sign:
+            offset = reduce.odd
+        elif reduce is not None and reduce.last and reduce.midpoint:
+            offset = -((reduce.odd + 1) // 2)
+        self.put(control=reduce_control(reduce, horner), offset=offset)
         if ended is not None and ended.last:
             self.sums = ended.half_sums
             self.compared += len(self.sums)

@@ -96,7 +96,7 @@ def _around(
     subnormal = unit == 1 - fmt.offset
     top = (1 << bits) - 1
     low = 0 if subnormal else 1 << (bits - 1)
-    kept = int(rng.choice([low, low + 1, top - 1, top, rng.integers(low, top + 1)]))
+    kept = int(rng.choice([low, low + 1, top - 1, top, int(rng.integers(low, top + 1))]))
     if subnormal and rng.random() < 0.5:
         kept = int(rng.integers(0, 2 << rng.integers(0, bits)))
     room = config.acc_width - 1 - kept.bit_length()
