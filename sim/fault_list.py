@@ -320,9 +320,9 @@ FAULTS: list[Fault] = [
             "lost = aligned[0]",
         ),
         (
-            "overflow at twice the range",
+            "overflow far beyond the range",
             "too_large.eq(s2_exponent > 254)",
-            "too_large.eq(s2_exponent > 255)",
+            "too_large.eq(s2_exponent > 300)",
         ),
         (
             "BF16 overflow by FP32's rule",

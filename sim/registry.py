@@ -12,9 +12,12 @@ from hw.compute.array import Array
 from hw.compute.column import Column
 from hw.compute.converter import Converter
 from hw.compute.drain import Drain
+from hw.compute.feed import Feed
 from hw.compute.lane import BsRacLane, PlaneDecoder, SignDecoder
 from hw.compute.lut import LutBank
 from hw.compute.mpu import Mpu
+from hw.compute.results import ResultControl
+from hw.compute.sequencer import Sequencer
 from hw.compute.subarray import Subarray
 from hw.config import PRESETS, Config
 from hw.library import Unique
@@ -42,6 +45,8 @@ ODD = Config(
 )
 #: The narrowest core there is: no guard bits, accumulators narrower than an FP32 significand.
 BARE = dataclasses.replace(NINE, name="bare", t_m=1, max_k=64, align_guard_bits=0, acc_guard_bits=0)
+#: Configurations of the benches by name, presets included.
+CONFIGS = {config.name: config for config in (*PRESETS.values(), SLICE, NINE, ODD, BARE)}
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,9 @@ BENCHES = {
         BenchSpec("converter", Converter, "integers to BF16 and FP32"),
         BenchSpec("drain", Drain, "result buffer, order of columns, scales"),
         BenchSpec("mpu", Mpu, "one row under hand-made control"),
+        BenchSpec("feed", lambda _: Feed(), "pace of fill, align and load", full=(TINY,)),
+        BenchSpec("sequencer", Sequencer, "planes through the pipeline, cycle by cycle"),
+        BenchSpec("result_control", ResultControl, "room, order and hand-over of results"),
         BenchSpec(
             "array",
             Array,

@@ -34,7 +34,7 @@ from sim.build import (
     simulator_version,
 )
 from sim.environment import Environment
-from sim.registry import BENCHES, BenchSpec
+from sim.registry import BENCHES, CONFIGS, BenchSpec
 
 
 @dataclass
@@ -221,7 +221,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="sim.run", description="Runs the cocotb benches.")
     parser.add_argument("--bench", help=f"one of {', '.join(BENCHES)}; all by default")
     parser.add_argument(
-        "--config", help="tiny, small, paper or a .toml; the bench's own by default"
+        "--config", help=f"{', '.join(CONFIGS)} or a .toml; by default what the bench names"
     )
     parser.add_argument("--sim", choices=SIMULATORS, help="both by default")
     parser.add_argument("--seed", type=int, help="of all random choices; drawn and printed")
@@ -239,7 +239,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"sim.run: BENCH must be one of {', '.join(BENCHES)}, not {arguments.bench!r}")
         return 2
     try:
-        config = load(arguments.config) if arguments.config else None
+        name = arguments.config
+        config = (CONFIGS.get(name) or load(name)) if name else None
     except ConfigError as error:
         print(f"sim.run: {error}")
         return 2

@@ -81,7 +81,8 @@ def _sums(rng: np.random.Generator, bound: int) -> Array:
     kinds.append(np.choose(rng.integers(0, 5, TILE), kinds))
     sums = kinds[rng.integers(0, len(kinds))]
     odd = int(rng.integers(0, 2))
-    return np.clip((sums & ~1) | odd, -bound, bound) if bound & 1 == odd else sums & ~1
+    limit = bound - ((bound ^ odd) & 1)
+    return np.clip((sums & ~1) | odd, -limit, limit)
 
 
 @cocotb.test()
