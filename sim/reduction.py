@@ -35,6 +35,8 @@ class Plane:
         Word of all look-ups.
     sign, last, new_tile, midpoint : bool
         Sign plane; last plane of the column group; first plane of the tile; reconstruction.
+    context, group : int
+        Accumulator context and column group.
     """
 
     looks: int
@@ -42,6 +44,8 @@ class Plane:
     last: bool
     new_tile: bool
     midpoint: bool
+    context: int
+    group: int
 
 
 @dataclass
@@ -68,6 +72,52 @@ def reduce_control(reduce: Plane | None, horner: Plane | None) -> dict[str, int 
         "sum_last": int(horner.last) if horner else None,
         "sum_minus": int(horner.last and not horner.midpoint) if horner else None,
     }
+
+
+class Updates:
+    """Accumulator updates: the rows of a column group one after the other, once it is summed.
+
+    Its last plane ``arrives`` in the cycle in which it is in the Horner stage.
+
+    Attributes
+    ----------
+    current : Plane or None
+        The last plane of the column group whose rows are being updated.
+    part : int
+        Which of its rows.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.current: Any = None
+        self.part = 0
+
+    def control(self, arriving: Plane | None) -> dict[str, int | None]:
+        """Reads and writes of this cycle."""
+        read_row = write_row = None
+        if self.current is not None:
+            write_row = self._base(self.current) + self.part
+            read_row = write_row + 1 if self.part < self.config.acc_rows - 1 else None
+        if arriving is not None and arriving.last:
+            read_row = self._base(arriving)
+        return {
+            "acc_read": int(read_row is not None),
+            "acc_read_row": read_row,
+            "acc_write": int(write_row is not None),
+            "acc_write_row": write_row,
+            "acc_slice": None if write_row is None else self.part,
+        }
+
+    def clock(self, arriving: Plane | None) -> None:
+        """The end of the cycle."""
+        self.part += 1
+        if self.part == self.config.acc_rows:
+            self.current = None
+        if arriving is not None and arriving.last:
+            self.current, self.part = arriving, 0
+
+    def _base(self, plane: Plane) -> int:
+        return plane.context * self.config.tile_rows + plane.group * self.config.acc_rows
 
 
 def looks_at(history: deque[Any], masks: list[int]) -> tuple[int, int]:
@@ -123,6 +173,8 @@ def tile_planes(
                 last=number == p - 1,
                 new_tile=group == number == 0,
                 midpoint=midpoint,
+                context=0,
+                group=group,
                 tables=tables,
                 odd=odd,
                 half_sums=half_sums,

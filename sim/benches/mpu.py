@@ -21,16 +21,15 @@ from sim import lookups
 from sim.draining import Drainer, make_row
 from sim.environment import Environment
 from sim.harness import MOODS, Bench
-from sim.reduction import Plane, looks_at, reduce_control
+from sim.reduction import Plane, Updates, looks_at, reduce_control
 from sim.stimulus import Tile, outputs
 
 
 @dataclasses.dataclass
 class _Planned(Plane):
-    """A plane, its tile and column group."""
+    """A plane, its tile, and what the model makes of it."""
 
     tile: Tile
-    group: int
     trace: TileTrace
 
 
@@ -65,7 +64,7 @@ class _MpuBench(Bench):
         self.planes: Iterator[_Planned] = iter(())
         self.next_plane: _Planned | None = None
         self.history: deque[_Planned | None] = deque([None] * (GROUPS + 1), GROUPS + 1)
-        self.updating: tuple[_Planned, int] | None = None
+        self.updates = Updates(config)
         self.free_rows, self.write_row = config.result_rows, 0
 
     def send(self, count: int) -> None:
@@ -79,7 +78,7 @@ class _MpuBench(Bench):
     @property
     def busy(self) -> bool:
         """Whether anything is on its way."""
-        ahead = self.waiting or self.next_plane or any(self.history) or self.updating
+        ahead = self.waiting or self.next_plane or any(self.history) or self.updates.current
         return bool(ahead) or self.drainer.busy
 
     def _begin(self, tile: Tile) -> Iterator[_Planned]:
@@ -104,8 +103,9 @@ class _MpuBench(Bench):
                     last=number == tile.p - 1,
                     new_tile=group == number == 0,
                     midpoint=bool(tile.midpoint),
-                    tile=tile,
+                    context=tile.context,
                     group=group,
+                    tile=tile,
                     trace=trace,
                 )
 
@@ -160,56 +160,37 @@ class _MpuBench(Bench):
             "load": load,
         }
 
-    def _back(self) -> dict[str, Any]:
-        """Accumulators and what is written to the result buffer."""
-        config = self.config
-        arriving = self.history[GROUPS]
-        read_row = write_row = part = None
-        result = False
-        if self.updating is not None:
-            plane, part = self.updating
-            base = plane.tile.context * config.tile_rows + plane.group * config.acc_rows
-            write_row = base + part
-            read_row = write_row + 1 if part < config.acc_rows - 1 else None
-            result = bool(plane.tile.last)
-        if arriving is not None and arriving.last:
-            read_row = arriving.tile.context * config.tile_rows + arriving.group * config.acc_rows
+    def _results(self) -> dict[str, Any]:
+        """What is written to the result buffer."""
+        current = self.updates.current
+        result = current is not None and current.tile.last
         return {
-            "acc_read": int(read_row is not None),
-            "acc_read_row": read_row,
-            "acc_write": int(write_row is not None),
-            "acc_write_row": write_row,
-            "acc_slice": part,
             "result_write": int(result),
             "result_write_row": self.write_row if result else None,
         }
 
-    def _update(self) -> None:
-        """The end of a cycle at the accumulators: a row may have gone to the result buffer."""
+    def _store(self) -> None:
+        """The row that was written to the result buffer is on its way out."""
         config = self.config
-        if self.updating is not None:
-            plane, part = self.updating
-            tile = plane.tile
-            if tile.last:
-                first = plane.group * config.lanes + part * config.acc_columns
-                columns = slice(first, first + config.acc_columns)
-                scales = np.zeros(64, int) if tile.scales is None else tile.scales
-                self.drainer.stored.append(
-                    make_row(
-                        config,
-                        self.write_row,
-                        plane.trace.accumulators[0, columns],
-                        int(plane.trace.running[0]),
-                        p=tile.p,
-                        fp32=tile.fp32,
-                        scales=[int(scale) for scale in scales[columns]],
-                    )
-                )
-                self.write_row = (self.write_row + 1) % config.result_rows
-            self.updating = (plane, part + 1) if part < config.acc_rows - 1 else None
-        arriving = self.history[GROUPS]
-        if arriving is not None and arriving.last:
-            self.updating = (arriving, 0)
+        current = self.updates.current
+        if current is None or not current.tile.last:
+            return
+        tile, trace = current.tile, current.trace
+        first = current.group * config.lanes + self.updates.part * config.acc_columns
+        columns = slice(first, first + config.acc_columns)
+        scales = np.zeros(64, int) if tile.scales is None else tile.scales
+        self.drainer.stored.append(
+            make_row(
+                config,
+                self.write_row,
+                trace.accumulators[0, columns],
+                int(trace.running[0]),
+                p=tile.p,
+                fp32=tile.fp32,
+                scales=[int(scale) for scale in scales[columns]],
+            )
+        )
+        self.write_row = (self.write_row + 1) % config.result_rows
 
     async def step(self) -> None:
         """A cycle."""
@@ -225,7 +206,8 @@ class _MpuBench(Bench):
             "decide_context": plane.tile.context if plane and start else None,
             "follow": int(follows is not None and follows.last),
             "reduce": reduce_control(self.history[GROUPS - 1], self.history[GROUPS]),
-            **self._back(),
+            **self.updates.control(self.history[GROUPS]),
+            **self._results(),
             "advance": drain["advance"],
         }
         for name in ("read", "read_row", "slice", "p", "fp32"):
@@ -241,7 +223,8 @@ class _MpuBench(Bench):
         before = self.drainer.compared
         self.drainer.clock()
         self.compared += self.drainer.compared - before
-        self._update()
+        self._store()
+        self.updates.clock(self.history[GROUPS])
         self.history.appendleft(plane)
 
 
