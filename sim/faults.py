@@ -37,9 +37,9 @@ def planted(text: str, fault: Fault) -> str:
     return text.replace(fault.old, fault.new)
 
 
-def _tree(number: int, fault: Fault | None) -> Path:
+def _tree(name: str, fault: Fault | None) -> Path:
     """A copy of the project whose hardware has the fault."""
-    tree = FOLDER / str(number)
+    tree = FOLDER / name
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     shutil.copytree(ROOT / "hw", tree / "hw", ignore=shutil.ignore_patterns("__pycache__"))
@@ -49,6 +49,34 @@ def _tree(number: int, fault: Fault | None) -> Path:
         path = tree / "hw" / "compute" / fault.file
         path.write_text(planted(path.read_text(), fault))
     return tree
+
+
+def run_in(tree: Path, bench: str, config: str, seed: int) -> tuple[str, bool]:
+    """Runs a bench's short form in a copy of the project.
+
+    Returns
+    -------
+    error : str
+        What stopped the bench; empty if nothing did.
+    ran : bool
+        Whether it got as far as running.
+    """
+    report = tree / "outcome.json"
+    command = [sys.executable, "-m", "sim.run", "--bench", bench, "--config", config]
+    command += ["--sim", "verilator", "--quick", "--seed", str(seed), "--json", str(report)]
+    done = subprocess.run(
+        command,
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+    )
+    if not report.exists():
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        return lines[-1] if lines else "no output", False
+    outcome = json.loads(report.read_text())[0]
+    return outcome["error"], bool(outcome["log"])
 
 
 def try_fault(number: int, fault: Fault, seed: int) -> tuple[str, float]:
@@ -61,27 +89,26 @@ def try_fault(number: int, fault: Fault, seed: int) -> tuple[str, float]:
     seconds : float
     """
     started = time.monotonic()
-    tree = _tree(number, fault)
-    report = tree / "outcome.json"
-    command = [sys.executable, "-m", "sim.run", "--bench", fault.bench, "--config", fault.config]
-    command += ["--sim", "verilator", "--quick", "--seed", str(seed), "--json", str(report)]
-    done = subprocess.run(
-        command,
-        cwd=tree,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(tree)},
-    )
-    if not report.exists():
-        lines = (done.stdout + done.stderr).strip().splitlines()
-        return f"the bench did not run: {lines[-1] if lines else 'no output'}", 0.0
-    outcome = json.loads(report.read_text())[0]
-    if outcome["error"] and not outcome["log"]:
-        return f"the bench did not run: {outcome['error']}", 0.0
-    verdict = "caught" if outcome["error"] else "not caught"
+    tree = _tree(f"{number}", fault)
+    error, ran = run_in(tree, fault.bench, fault.config, seed)
+    if not ran:
+        return f"the bench did not run: {error}", 0.0
     shutil.rmtree(tree, ignore_errors=True)
-    return verdict, time.monotonic() - started
+    return "caught" if error else "not caught", time.monotonic() - started
+
+
+def check_unfaulted(faults: list[Fault], seed: int, pool: ThreadPoolExecutor) -> list[str]:
+    """Runs the benches of ``faults`` on the hardware as it is; what is red before it is planted."""
+    benches = sorted({(fault.bench, fault.config) for fault in faults})
+
+    def one(item: tuple[int, tuple[str, str]]) -> str:
+        number, (bench, config) = item
+        copy = _tree(f"unfaulted-{number}", None)
+        error, _ = run_in(copy, bench, config, seed)
+        shutil.rmtree(copy, ignore_errors=True)
+        return f"{bench} {config}: {error}" if error else ""
+
+    return [line for line in pool.map(one, enumerate(benches)) if line]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -109,6 +136,11 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     caught = 0
     with ThreadPoolExecutor(arguments.jobs) as pool:
+        print("the benches on the hardware as it is ...", flush=True)
+        red = check_unfaulted(chosen, arguments.seed, pool)
+        if red:
+            print("sim.faults: a bench is red before anything is planted:", *red, sep="\n  ")
+            return 1
         jobs = [pool.submit(try_fault, n, fault, arguments.seed) for n, fault in enumerate(chosen)]
         for number, (fault, job) in enumerate(zip(chosen, jobs, strict=True), 1):
             verdict, seconds = job.result()

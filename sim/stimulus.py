@@ -21,6 +21,7 @@ KINDS = (
     "dead",
     "maximum",
     "cancelling",
+    "residue",
     "sparse",
     "far_apart",
 )
@@ -115,11 +116,19 @@ def tile(config: Config, rng: np.random.Generator, kind: str, p: int) -> Tile:
         magnitudes[:] = top
         signs[:] = rng.integers(0, 2)
         signs[:, rng.random(64) < 0.3] ^= 1
-    elif kind == "cancelling":
+    elif kind in ("cancelling", "residue"):
         exponents[1::2] = exponents[::2]
         activations[:, 1::2] = activations[:, ::2] ^ 0x8000
         signs[1::2] = signs[::2]
         magnitudes[1::2] = magnitudes[::2]
+        if kind == "residue":
+            # What is left of the sum is so small that FP32 shows its lowest bit.
+            exponents[:] = 120
+            activations[:, :60] = (activations[:, :60] & 0x807F) | (130 << 7)
+            low = 130 - 8 - config.align_guard_bits
+            activations[:, 60:] = bf16(rng, (t_m, 4), low + 1, low + 7)
+            signs[60:] = rng.integers(0, 2, (4, 64))
+            magnitudes[60:] = rng.integers(0, top + 1, (4, 64))
     elif kind == "sparse":
         magnitudes[rng.random((64, 64)) < 0.9] = 0
         activations[rng.random((t_m, 64)) < 0.8] = 0
