@@ -77,7 +77,7 @@ def simulate(config: Config, p: int, k_tiles: int) -> list[Row]:
             parts[kind] = instantiate(m, name, kind, *args, **kwargs)
             return parts[kind]
         left_out = kind(*args, **kwargs)
-        left_out._MustUse__silence = True  # type: ignore[attr-defined]
+        left_out._MustUse__silence = True
         members = left_out.signature.members.items()
         return SimpleNamespace(
             **{n: packed(port.shape, name=f"{name}__{n}") for n, port in members}

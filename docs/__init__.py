@@ -1,0 +1,1 @@
+"""The documents, and the commands that print what they quote."""
