@@ -143,25 +143,25 @@ class Config:
         sized &= need(self.drain >= 1, f"drain must be at least 1, not {self.drain}")
         if sized:
             lanes = self.subarrays * self.fanout
-            if need(
+            need(
                 lanes <= TILE and TILE % lanes == 0,
                 f"subarrays x fanout = {self.subarrays} x {self.fanout} = {lanes} lanes"
                 f" must divide {TILE}",
-            ):
-                if need(
-                    lanes % self.acc_columns == 0,
-                    f"acc_columns = {self.acc_columns} must divide the {lanes} lanes",
-                ):
-                    rows = lanes // self.acc_columns
-                    need(
-                        rows < P_MIN,
-                        f"{lanes} lanes / {self.acc_columns} acc_columns = {rows} cycles for"
-                        f" the sums of a tile, but {P_MIN} planes leave {P_MIN - 1}",
-                    )
-                need(
-                    self.acc_columns % self.drain == 0,
-                    f"drain = {self.drain} must divide acc_columns = {self.acc_columns}",
-                )
+            )
+            rows = -(-lanes // self.acc_columns)
+            need(
+                lanes % self.acc_columns == 0,
+                f"acc_columns = {self.acc_columns} must divide the {lanes} lanes",
+            )
+            need(
+                rows < P_MIN,
+                f"{lanes} lanes / {self.acc_columns} acc_columns = {rows} cycles for"
+                f" the sums of a tile, but {P_MIN} planes leave {P_MIN - 1}",
+            )
+            need(
+                self.acc_columns % self.drain == 0,
+                f"drain = {self.drain} must divide acc_columns = {self.acc_columns}",
+            )
         if guards and self.acc_bits is not None:
             need(
                 self.acc_bits >= self.acc_bits_needed,

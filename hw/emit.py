@@ -232,11 +232,8 @@ def lint(emission: Emission, waivers: Path) -> tuple[str, bool]:
         for name, text in texts.items():
             source = Path(scratch) / f"{name}.v"
             source.write_text("\n".join([*(boxes[c] for c in emission.children[name]), text, ""]))
-            quiet = "lint_off -rule UNDRIVEN\nlint_off -rule UNUSED\n"
-            box_waivers = Path(scratch) / "boxes.vlt"
-            box_waivers.write_text("`verilator_config\n" + quiet)
             command = [verilator, "--lint-only", "--top-module", name]
-            command += [str(waivers), str(box_waivers), str(source)]
+            command += [str(waivers), str(source)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             complaints = [line for line in done.stderr.splitlines() if line.startswith("%")]
             if done.returncode or complaints:

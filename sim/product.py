@@ -162,7 +162,8 @@ def run(
         config, 0, False, folder / "report.jsonl", {"folder": str(folder), "count": len(jobs)}
     )
     log = folder / "run.log"
-    with contextlib.suppress(SystemExit):
+    watcher = _Watcher(folder, len(jobs), on_done) if on_done else contextlib.nullcontext()
+    with watcher, contextlib.suppress(SystemExit):
         make_runner("verilator").test(
             test_module="sim.benches.product",
             hdl_toplevel=built.top,

@@ -30,8 +30,8 @@ class Array(Unique):
 
     Throughput: a tile of p planes takes ``p * fold`` cycles, tiles of any p, mode and context
     follow each other without a bubble; an output tile of K tiles takes
-    ``max(K * p * fold, 64 / drain)`` cycles. Latency from the last plane of an output tile to its
-    first results: 12 cycles.
+    ``max(K * p * fold, 64 / drain)`` cycles. The first results of an output tile can be taken 11
+    cycles after its last plane was accepted (fold 1).
 
     Nothing hangs on bad input: Inf, NaN and shared exponents of 255 count as zeros, plane counts
     and contexts outside the configuration are clamped, and each raises its bit of ``status``.

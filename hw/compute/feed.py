@@ -14,8 +14,8 @@ class Feed(Unique):
 
     Four slots of one group each lie between filling and aligning. A slot can be filled in the
     cycle in which it is emptied, so that at p = 5 and fold 1 a tile's last group enters in the
-    cycle after its predecessor's tables of group 2 were loaded, and the maximum is known just as
-    the aligner becomes free.
+    cycle in which its predecessor's tables of group 2 are loaded, and the maximum is known just
+    as the aligner becomes free.
 
     Members
     -------

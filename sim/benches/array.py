@@ -95,16 +95,22 @@ async def long_stall(dut: object) -> None:
         made.fp32, made.context = number % 2, number % config.contexts
         tiles.append(made)
     count = bench.send(tiles)
-    bench.results.blocked = True
-    for _ in range(len(tiles) * 6 * config.fold + 200):
-        await bench.cycle()
-    if not bench.planes.queue:
-        raise MismatchError("the core took more planes than it has room for results")
-    taken = bench.plane_cycles[-1]
-    if bench.cycle_count - taken < 20:
-        raise MismatchError("the core still takes planes while no result can leave")
-    bench.results.blocked = False
-    await bench.finish(count, limit=_limit(config, tiles))
+    # Full, then a result at a time: what one row frees is not room for a column group.
+    for released in range(4):
+        bench.results.blocked = True
+        for _ in range((len(tiles) * 6 * config.fold if released == 0 else 0) + 60):
+            await bench.cycle()
+        if not bench.planes.queue:
+            raise MismatchError("the core took more planes than it has room for results")
+        if bench.cycle_count - bench.plane_cycles[-1] < 20:
+            raise MismatchError("the core still takes planes while no result can leave")
+        bench.results.blocked = False
+        taken = bench.results.count
+        while bench.results.count == taken:
+            await bench.cycle()
+    beats = count * (64 // config.drain)
+    await bench.run(lambda: bench.results.count >= beats, limit=_limit(config, tiles))
+    await bench.finish(0, limit=_limit(config, tiles))
     env.report("stall", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
 
 
@@ -194,8 +200,9 @@ async def refused_input(dut: object) -> None:
     await bench.reset()
     rng = np.random.default_rng(env.seed)
 
-    async def check(made: Tile, expected: str | None, **change: int) -> None:
-        await bench.finish(bench.send([made], **change), limit=_limit(config, [made]))
+    async def check(made: Tile | list[Tile], expected: str | None, **change: int) -> None:
+        tiles = made if isinstance(made, list) else [made]
+        await bench.finish(bench.send(tiles, **change), limit=_limit(config, tiles))
         raised = {name for name, value in bench.status().items() if value}
         if raised != ({expected} if expected else set()):
             raise MismatchError(f"status bits {sorted(raised)}, not {expected}")
@@ -225,8 +232,10 @@ async def refused_input(dut: object) -> None:
         made.exponents[:] = 254
         made.fp32 = fmt
         await check(made, "overflow")
-        made.rows = 0
-        await check(made, None)
+        made.last = 0
+        after = tile(config, rng, "plain", 9)
+        after.first, after.fp32, after.rows = 0, fmt, 0
+        await check([made, after], None)
     words = [{"p": p} for p in (0, 4, *range(config.p_max + 1, 1 << config.p_bits))]
     words += [{"context": c} for c in range(config.contexts, 1 << config.context_bits)]
     for change in words:

@@ -63,12 +63,17 @@ def test_all_errors_at_once_with_their_arithmetic() -> None:
             contexts=0,
             result_tiles=1,
             acc_bits=20,
+            acc_columns=7,
+            drain=4,
         )
     text = str(caught.value)
     for part in (
         "name must be",
         "t_m must be 1 to 256, not 0",
         "3 x 10 = 30 lanes",
+        "acc_columns = 7 must divide the 30 lanes",
+        "30 lanes / 7 acc_columns = 5 cycles",
+        "drain = 4 must divide acc_columns = 7",
         "mu must be 2 or 4, not 3",
         "p_max must be 9 to 16, not 17",
         "contexts must be",
