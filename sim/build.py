@@ -160,6 +160,16 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def _keep_results(directory: Path) -> None:
+    """Removes what compiling left behind, a hundred megabytes a design; ccache has it anyway."""
+    leftovers = {".cpp", ".h", ".o", ".a", ".d", ".gch", ".dat"}
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.suffix in leftovers:
+            path.unlink()
+
+
 def compile_design(
     verilog: str,
     top: str,
@@ -239,5 +249,6 @@ def compile_design(
                 )
             except (SystemExit, subprocess.CalledProcessError, RuntimeError) as error:
                 raise RuntimeError(f"{simulator} cannot build {top}: see {log}") from error
+            _keep_results(directory)
             done.touch()
     return Build(directory, top, simulator, waves)
