@@ -104,7 +104,7 @@ def simulator_version(simulator: str) -> str:
 #: In simulation every memory watches its collision rule.
 _MEMORY_END = re.compile(r"(?ms)^(module bsspec_mem_\w+\(.*?)^endmodule")
 _COLLISION_CHECK = r"""\1  always @(posedge clk)
-    if (write_enable && read_enable && write_row == read_row) begin
+    if (!rst && write_enable && read_enable && write_row == read_row) begin
       $display("%m: row %0d is read and written in one cycle", write_row);
       $finish;
     end
