@@ -104,6 +104,12 @@ def prompts(count: int) -> list[str]:
         return [json.loads(line)["prompt"] for _, line in zip(range(count), handle, strict=False)]
 
 
+def _headline(prompt: str) -> str:
+    """The line of a prompt that says most: its function's."""
+    lines = prompt.strip().splitlines()
+    return next((line for line in lines if line.startswith("def ")), lines[0])[:60]
+
+
 def capture(console: Console, count: int = 4) -> list[Case]:
     """Runs prompts through the model and keeps the inputs of the chosen layers.
 
@@ -122,7 +128,7 @@ def capture(console: Console, count: int = 4) -> list[Case]:
         tokens = torch.tensor(tokenizer.encode(text).ids)
         following = int(plain.forward(checkpoint, tokens, observe).argmax())
         console.print(
-            f"  {text.strip().splitlines()[0][:60]!r} ... {len(tokens)} tokens,"
+            f"  {_headline(text)!r} ... {len(tokens)} tokens,"
             f" next: {tokenizer.decode([following])!r}"
         )
     cases = []
@@ -237,7 +243,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="also write all rows to a file")
     parser.add_argument("--no-hardware", action="store_true", help="stop before Verilog and area")
     arguments = parser.parse_args(argv)
-    console = Console()
+    console = Console(width=max(100, Console().width))
     torch.set_num_threads(1)
     started = time.monotonic()
     config = PRESETS["small"]
