@@ -38,7 +38,7 @@ test: setup ## lint, types, unit tests, a quick form of every bench and vector
 	[ $$failed -eq 0 ]
 
 sim: setup ## all benches, or BENCH=name [SEED=n WAVES=1 CONFIG=c SIM=verilator|icarus]
-	@$(PY) -m sim.run $(if $(BENCH),--bench "$(BENCH)") $(if $(SEED),--seed "$(SEED)") $(if $(call on,WAVES),--waves) $(if $(CONFIG),--config "$(CONFIG)") $(if $(SIM),--sim "$(SIM)")
+	@$(PY) -m sim.run $(if $(BENCH),--bench "$(BENCH)") $(if $(SEED),--seed "$(SEED)") $(if $(call on,WAVES),--waves) $(if $(CONFIG),--config "$(CONFIG)") $(if $(SIM),--sim "$(SIM)") $(if $(JOBS),--jobs "$(JOBS)")
 
 vectors: setup ## FILES="a.json ...": vector files through both golden forms and the RTL
 	@$(PY) -m sim.vectors $(files)

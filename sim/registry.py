@@ -65,6 +65,8 @@ class BenchSpec:
         Configurations that Icarus Verilog runs as well, watching for X.
     hierarchical : tuple of str
         Modules that Verilator compiles once and links many times.
+    flat_waves : bool
+        Whether a run with waves does without, since they do not show the inside of such modules.
     what : str
         A line for the list of benches.
     """
@@ -76,12 +78,19 @@ class BenchSpec:
     full: tuple[Config, ...] = (TINY, NINE, ODD, BARE)
     icarus: tuple[Config, ...] = (TINY,)
     hierarchical: tuple[str, ...] = ()
+    flat_waves: bool = True
     module: str | None = None
 
     @property
     def test_module(self) -> str:
         """The cocotb module."""
         return f"sim.benches.{self.module or self.name}"
+
+    def blocks(self, simulator: str, *, waves: bool) -> tuple[str, ...]:
+        """The hierarchical modules of a build."""
+        if simulator != "verilator" or (waves and self.flat_waves):
+            return ()
+        return self.hierarchical
 
 
 BENCHES = {
@@ -108,7 +117,7 @@ BENCHES = {
             Array,
             "the whole core: streams, moods, cycle counts, reset, refused input",
             full=(TINY, NINE, ODD, BARE, SMALL, SLICE),
-            hierarchical=(),
+            hierarchical=("bsspec_mpu",),
         ),
         BenchSpec(
             "paper",
@@ -118,6 +127,7 @@ BENCHES = {
             full=(PAPER,),
             icarus=(),
             hierarchical=("bsspec_column", "bsspec_mpu"),
+            flat_waves=False,
             module="smoke",
         ),
     )

@@ -1,6 +1,7 @@
 """``make sim``: builds the benches, runs them, prints a table.
 
-``python -m sim.run [--bench NAME] [--config C] [--sim S] [--seed N] [--waves] [--quick]``
+``python -m sim.run [--bench NAME] [--config C] [--sim S] [--seed N] [--waves] [--quick]
+[--jobs N] [--json FILE]``
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import shutil
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,8 @@ class Outcome:
         Where everything it printed is.
     parts : list
         The records of the bench.
+    left_out : list of str
+        Parts that the bench does not run on this simulator.
     """
 
     bench: str
@@ -70,6 +74,7 @@ class Outcome:
     error: str
     log: str
     parts: list[dict[str, Any]]
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
@@ -103,7 +108,7 @@ def run_bench(
         design.top,
         simulator=simulator,
         waves=waves,
-        hierarchical=spec.hierarchical if simulator == "verilator" else (),
+        hierarchical=spec.blocks(simulator, waves=waves),
     )
     run = BUILD / "runs" / f"{spec.name}-{config.name}-{simulator}-{os.getpid()}-{seed}"
     shutil.rmtree(run, ignore_errors=True)
@@ -114,7 +119,7 @@ def run_bench(
     short = quick or simulator == "icarus"
     environment = Environment(config, seed, short, report, options or {})
     results, log = run / "results.xml", run / "run.log"
-    with contextlib.suppress(SystemExit):
+    with contextlib.suppress(SystemExit, RuntimeError):
         make_runner(simulator).test(
             test_module=spec.test_module,
             hdl_toplevel=design.top,
@@ -133,41 +138,46 @@ def run_bench(
             plusargs=simulation_arguments(simulator, seed),
         )
     parts = [json.loads(line) for line in report.read_text().splitlines()]
-    error = _error(results, log)
+    error, left_out = _results(results, log)
+    transactions = sum(part["transactions"] for part in parts)
+    if not error and not transactions:
+        error = "nothing was compared"
     outcome = Outcome(
         bench=spec.name,
         config=config.name,
         simulator=simulator,
         seed=seed,
-        transactions=sum(part["transactions"] for part in parts),
+        transactions=transactions,
         cycles=sum(part["cycles"] for part in parts),
         mismatches=int(bool(error)),
         seconds=time.monotonic() - started,
         error=error,
         log=os.path.relpath(log),
         parts=parts,
+        left_out=left_out,
     )
     if outcome.passed and not waves:
         shutil.rmtree(run, ignore_errors=True)
     return outcome
 
 
-def _error(results: Path, log: Path) -> str:
-    """The first failure in a results file, in one line; empty if all passed."""
+def _results(results: Path, log: Path) -> tuple[str, list[str]]:
+    """From a results file: the first failure in one line, empty if all passed; what was skipped."""
     try:
         root = ElementTree.parse(results).getroot()
     except (OSError, ElementTree.ParseError):
         lines = log.read_text().splitlines() if log.exists() else []
-        return f"the simulation ended early: {lines[-1] if lines else 'no output'}"
+        return f"the simulation ended early: {lines[-1] if lines else 'no output'}", []
     cases = list(root.iter("testcase"))
-    if not cases:
-        return "no test ran"
+    left_out = [case.get("name", "") for case in cases if case.find("skipped") is not None]
+    if len(left_out) == len(cases):
+        return "no test ran", left_out
     for case in cases:
         failure = case.find("failure") if case.find("failure") is not None else case.find("error")
         if failure is not None:
             text = failure.get("message") or failure.text or failure.get("error_msg") or "failed"
-            return f"{case.get('name')}: {text.strip().splitlines()[-1]}"
-    return ""
+            return f"{case.get('name')}: {text.strip().splitlines()[-1]}", left_out
+    return "", left_out
 
 
 def plan(
@@ -227,6 +237,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of all random choices; drawn and printed")
     parser.add_argument("--waves", action="store_true", help="write waves of a single bench")
     parser.add_argument("--quick", action="store_true", help="the short form of make test")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time; 2 by default")
     parser.add_argument("--json", type=Path, help="also write the outcomes to a file")
     return parser.parse_args(argv)
 
@@ -234,7 +245,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """The command; 0 if every bench ended without a mismatch."""
     arguments = _arguments(argv)
-    console = Console()
+    console = Console(width=max(100, Console().width))
     if arguments.bench is not None and arguments.bench not in BENCHES:
         print(f"sim.run: BENCH must be one of {', '.join(BENCHES)}, not {arguments.bench!r}")
         return 2
@@ -243,6 +254,9 @@ def main(argv: list[str] | None = None) -> int:
         config = (CONFIGS.get(name) or load(name)) if name else None
     except ConfigError as error:
         print(f"sim.run: {error}")
+        return 2
+    if arguments.jobs < 1:
+        print(f"sim.run: JOBS must be at least 1, not {arguments.jobs}")
         return 2
     if arguments.waves and arguments.bench is None:
         print("sim.run: WAVES=1 needs BENCH=name")
@@ -256,33 +270,41 @@ def main(argv: list[str] | None = None) -> int:
             simulator_version(simulator)
         except SimulatorMissing as error:
             missing[simulator] = str(error)
-    outcomes: list[Outcome] = []
     runnable = [run for run in runs if run[2] not in missing]
-    for number, (spec, chosen, simulator) in enumerate(runnable, 1):
-        label = f"[{number}/{len(runnable)}] {spec.name} {chosen.name} {simulator}"
-        print(label, end=" ", flush=True)
+    again = f"make sim BENCH={{}} CONFIG={{}} SIM={{}} SEED={seed} WAVES=1"
+    outcomes: list[Outcome] = []
+
+    def one(run: tuple[BenchSpec, Config, str]) -> Outcome:
         try:
-            outcome = run_bench(
-                spec,
-                chosen,
-                simulator=simulator,
+            return run_bench(
+                *run[:2],
+                simulator=run[2],
                 seed=seed,
                 quick=arguments.quick,
                 waves=arguments.waves,
             )
         except (RuntimeError, SimulatorMissing) as error:
-            outcome = Outcome(
+            spec, chosen, simulator = run
+            return Outcome(
                 spec.name, chosen.name, simulator, seed, 0, 0, 1, 0.0, str(error), "", []
             )
-        outcomes.append(outcome)
-        print(f"{outcome.seconds:.0f} s: {outcome.error or 'ok'}", flush=True)
-        if not outcome.passed:
-            print(
-                f"  log: {outcome.log}\n  again: make sim BENCH={spec.name}"
-                f" CONFIG={arguments.config or chosen.name} SIM={simulator} SEED={seed} WAVES=1"
-            )
-        elif arguments.waves:
-            print(f"  waves: {Path(outcome.log).parent / WAVES_FILE}")
+
+    # Each run is processes of its own; the threads only wait for them.
+    with ThreadPoolExecutor(max_workers=arguments.jobs) as pool:
+        waiting = [pool.submit(one, run) for run in runnable]
+        for number, (run, future) in enumerate(zip(runnable, waiting, strict=True), 1):
+            spec, chosen, simulator = run
+            label = f"[{number}/{len(runnable)}] {spec.name} {chosen.name} {simulator}"
+            print(label, end=" ", flush=True)
+            outcome = future.result()
+            outcomes.append(outcome)
+            left_out = f" (left out: {', '.join(outcome.left_out)})" if outcome.left_out else ""
+            print(f"{outcome.seconds:.0f} s: {outcome.error or 'ok'}{left_out}", flush=True)
+            if not outcome.passed:
+                command = again.format(spec.name, arguments.config or chosen.name, simulator)
+                print(f"  log: {outcome.log}\n  again: {command}")
+            if arguments.waves:
+                print(f"  waves: {Path(outcome.log).parent / WAVES_FILE}")
     console.print(table(outcomes))
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=2) + "\n")

@@ -131,7 +131,7 @@ async def random_tiles(dut: object) -> None:
         await bench.reset()
         compared = 0
         for round_number in range(4):
-            goal = env.scale(20, 400) * GROUPS + bench.rng.randrange(GROUPS)
+            goal = env.scale(10, 300) * GROUPS + bench.rng.randrange(GROUPS)
             await bench.align_groups(goal)
             if round_number < 3:
                 compared += bench.aligned * env.config.group_k

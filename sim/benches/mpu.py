@@ -235,12 +235,12 @@ async def random_tiles(dut: object) -> None:
     for mood in MOODS:
         bench = _MpuBench(dut, env, mood)
         await bench.reset()
-        bench.send(2)
-        for _ in range(bench.rng.randrange(100, 100 + 20 * env.config.fold)):
+        bench.send(1)
+        for _ in range(bench.rng.randrange(50, 100 + env.scale(1, 20) * env.config.fold)):
             await bench.step()
         bench.restart()
         await bench.reset()
-        bench.send(env.scale(4, 40))
+        bench.send(env.scale(2, 40))
         while bench.busy:
             await bench.step()
         env.report(mood, transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)

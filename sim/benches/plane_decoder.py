@@ -64,7 +64,7 @@ async def random_planes(dut: object) -> None:
         bench = _DecoderBench(dut, config, env.seed)
         await bench.reset()
         compared = 0
-        for _ in range(env.scale(12, 300)):
+        for _ in range(env.scale(8, 300)):
             p = int(rng.integers(5, config.p_max + 1))
             signs = rng.integers(0, 2, (TILE, config.lanes))
             magnitudes = rng.integers(0, 1 << (p - 1), (TILE, config.lanes))
