@@ -41,16 +41,20 @@ class _SequencerBench(Bench):
         """As after reset."""
         self.next_tile: dict[str, int] | None = None
         self.tile: dict[str, int] | None = None
-        self.plane = self.group = 0
+        self.plane = self.group = self.pause = 0
         self.history: deque[_Accepted | None] = deque([None] * (GROUPS + 1), GROUPS + 1)
         self.updates = Updates(self.config)
         self.put(next_tile=None, next_ready=0, plane_valid=0, room=0)
 
     def _random_tile(self) -> dict[str, int]:
         word = {name: self.rng.getrandbits(field.width) for name, field in tile_layout(self.config)}
-        if self.rng.random() < 0.9:
-            word["p"] = self.rng.choice((5, 6, 9, self.config.p_max))
+        if self.rng.random() < 0.8:
             word["context"] %= self.config.contexts
+        kind = self.rng.random()
+        if kind < 0.7:
+            word["p"] = self.rng.choice((5, 6, 9, self.config.p_max))
+        elif kind < 0.85:
+            word["p"] = self.rng.randrange(P_MIN)
         return word
 
     def _accept(self, valid: bool, room: bool) -> tuple[_Accepted | None, dict[str, Any]]:
@@ -95,13 +99,18 @@ class _SequencerBench(Bench):
             self.group += 1
             if self.group == config.fold:
                 self.tile, self.group = None, 0
+                # Now and then nothing follows until the pipeline is empty.
+                self.pause = self.rng.choice((0, 0, self.rng.randrange(20)))
         return plane, outputs
 
     async def step(self) -> None:
         """A cycle: planes, tiles and room come and go at random."""
-        if self.next_tile is None and self.rng.random() >= self.gap:
+        if self.pause:
+            self.pause -= 1
+        elif self.next_tile is None and self.rng.random() >= self.gap:
             self.next_tile = self._random_tile()
-        valid, room = self.rng.random() >= self.gap, self.rng.random() >= self.stall
+        valid = not self.pause and self.rng.random() >= self.gap
+        room = self.rng.random() >= self.stall
         self.put(
             next_tile=self.next_tile,
             next_ready=int(self.next_tile is not None),
