@@ -8,17 +8,22 @@ for a port, a source's payload while ``valid`` is low) is X where the simulator 
 from __future__ import annotations
 
 import random
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import cocotb
+from amaranth.hdl import UnusedElaboratable
 from cocotb.handle import SimHandleBase
 from cocotb.triggers import Timer
 from cocotb.types import LogicArray
 
 from hw.library import Unique, flat_ports
 from sim.words import difference, pack_known, unpack
+
+# Benches make components for the shapes of their ports alone.
+warnings.simplefilter("ignore", UnusedElaboratable)
 
 #: Moods of a bench: (chance of a gap at a source, chance of a stall at a sink).
 MOODS = {

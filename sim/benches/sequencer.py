@@ -48,8 +48,10 @@ class _SequencerBench(Bench):
 
     def _random_tile(self) -> dict[str, int]:
         word = {name: self.rng.getrandbits(field.width) for name, field in tile_layout(self.config)}
-        if self.rng.random() < 0.8:
-            word["context"] %= self.config.contexts
+        contexts = range(self.config.contexts)
+        if self.rng.random() < 0.2:
+            contexts = range(1 << self.config.context_bits)[self.config.contexts :] or contexts
+        word["context"] = self.rng.choice(contexts)
         kind = self.rng.random()
         if kind < 0.7:
             word["p"] = self.rng.choice((5, 6, 9, self.config.p_max))

@@ -1,0 +1,73 @@
+"""What the build does to emitted text before a simulator sees it."""
+
+import re
+import shutil
+
+import pytest
+
+from hw.emit import emit
+from sim import build
+from sim.registry import BENCHES, TINY
+
+
+def test_public_ports_are_those_of_the_top() -> None:
+    text = """
+module inner(a);
+  input a;
+  wire a;
+endmodule
+
+module top(clk, \\table , out);
+  input clk;
+  wire clk;
+  input [7:0] \\table ;
+  output signed_ish;
+  output [3:0] out;
+  reg [3:0] out = 4'h0;
+endmodule
+"""
+    control = build._public_ports(text, "top")
+    assert re.findall(r'-var "(\w+)"', control) == ["clk", "table", "signed_ish", "out"]
+    assert '-module "inner"' not in control
+
+
+@pytest.mark.parametrize("name", ["array", "lane"])
+def test_every_port_is_public(name: str) -> None:
+    design = emit(TINY, BENCHES[name].make(TINY))
+    control = build._public_ports(design.verilog, design.top)
+    ports = {port for port, _, _ in design.ports}
+    assert ports <= set(re.findall(r'-var "(\w+)"', control))
+
+
+def test_no_register_has_an_initial_value() -> None:
+    text = emit(TINY).verilog
+    bare = build._INITIAL_BLOCK.sub("", build._INITIAL_VALUE.sub(r"\1;", text))
+    assert len(re.findall(r"(?m)^  reg ", bare)) == len(re.findall(r"(?m)^  reg ", text))
+    assert not re.search(r"(?m)^  reg .*=", bare)
+    assert "initial" not in bare
+    # Nothing else is gone.
+    kept = [line for line in text.splitlines() if line.startswith(("  assign", "  always"))]
+    assert [line for line in bare.splitlines() if line.startswith(("  assign", "  always"))] == kept
+
+
+def test_every_memory_watches_its_rule() -> None:
+    text = build._MEMORY_END.sub(build._COLLISION_CHECK, emit(TINY).verilog)
+    assert text.count("is read and written in one cycle") == len(
+        re.findall(r"(?m)^module bsspec_mem_", text)
+    )
+
+
+@pytest.mark.parametrize("simulator", build.SIMULATORS)
+def test_initial_state_follows_the_seed(simulator: str) -> None:
+    arguments = build.simulation_arguments(simulator, 1 << 40 | 5)
+    assert (arguments == []) == (simulator == "icarus")
+    if arguments:
+        assert 0 < int(arguments[1].rsplit("+", 1)[1]) < 1 << 31
+
+
+def test_a_missing_simulator_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(build.SimulatorMissing, match="apt install iverilog"):
+        build.simulator_version("icarus")
+    with pytest.raises(build.SimulatorMissing, match="make setup"):
+        build.simulator_version("verilator")
