@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from hw.emit import emit
+from hw.emit import Emission, emit
 from sim import build
 from sim.registry import BENCHES, TINY
 
@@ -31,16 +31,25 @@ endmodule
     assert '-module "inner"' not in control
 
 
-@pytest.mark.parametrize("name", ["array", "lane"])
-def test_every_port_is_public(name: str) -> None:
-    design = emit(TINY, BENCHES[name].make(TINY))
+@pytest.fixture(scope="module")
+def core() -> Emission:
+    """The smallest core."""
+    return emit(TINY)
+
+
+def _check_ports(design: Emission) -> None:
     control = build._public_ports(design.verilog, design.top)
     ports = {port for port, _, _ in design.ports}
     assert ports <= set(re.findall(r'-var "(\w+)"', control))
 
 
-def test_no_register_has_an_initial_value() -> None:
-    text = emit(TINY).verilog
+def test_every_port_is_public(core: Emission) -> None:
+    _check_ports(core)
+    _check_ports(emit(TINY, BENCHES["lane"].make(TINY)))
+
+
+def test_no_register_has_an_initial_value(core: Emission) -> None:
+    text = core.verilog
     bare = build._INITIAL_BLOCK.sub("", build._INITIAL_VALUE.sub(r"\1;", text))
     assert len(re.findall(r"(?m)^  reg ", bare)) == len(re.findall(r"(?m)^  reg ", text))
     assert not re.search(r"(?m)^  reg .*=", bare)
@@ -50,8 +59,8 @@ def test_no_register_has_an_initial_value() -> None:
     assert [line for line in bare.splitlines() if line.startswith(("  assign", "  always"))] == kept
 
 
-def test_every_memory_watches_its_rule() -> None:
-    text = build._MEMORY_END.sub(build._COLLISION_CHECK, emit(TINY).verilog)
+def test_every_memory_watches_its_rule(core: Emission) -> None:
+    text = build._MEMORY_END.sub(build._COLLISION_CHECK, core.verilog)
     assert text.count("is read and written in one cycle") == len(
         re.findall(r"(?m)^module bsspec_mem_", text)
     )

@@ -23,6 +23,7 @@ class Part(Unique):
     module_name = "bsspec_part"
     label = "part"
     sequential = False
+    _MustUse__silence = True  # made for its ports alone, never elaborated
 
     def __init__(self) -> None:
         super().__init__({"pair": In(PAIR), "count": In(5), "total": Out(signed(9))})
