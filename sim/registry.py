@@ -48,6 +48,9 @@ BARE = dataclasses.replace(NINE, name="bare", t_m=1, max_k=64, align_guard_bits=
 #: Configurations of the benches by name, presets included.
 CONFIGS = {config.name: config for config in (*PRESETS.values(), SLICE, NINE, ODD, BARE)}
 
+#: For components that a wide fold-1 core uses in another way.
+WIDE = (TINY, NINE, ODD, BARE, SLICE)
+
 
 @dataclass(frozen=True)
 class BenchSpec:
@@ -100,18 +103,24 @@ BENCHES = {
         BenchSpec("aligner_bank", AlignerBank, "a tile's activations, tile exponent, alignment"),
         BenchSpec("lut_bank", LutBank, "LUT generators and the table registers"),
         BenchSpec("sign_decoder", SignDecoder, "weight bits to a look-up, exhaustively"),
-        BenchSpec("plane_decoder", PlaneDecoder, "sign latch, decoding, skew over the groups"),
+        BenchSpec(
+            "plane_decoder", PlaneDecoder, "sign latch, decoding, skew over the groups", full=WIDE
+        ),
         BenchSpec("lane", BsRacLane, "BS-RAC lane: every look-up of random tables"),
         BenchSpec("column", Column, "one column: reduction and sum over the planes"),
-        BenchSpec("subarray", Subarray, "all columns of a subarray"),
+        BenchSpec("subarray", Subarray, "all columns of a subarray", full=WIDE),
         BenchSpec("running_exponent", RunningExponent, "R, shift amounts, contexts"),
-        BenchSpec("accumulators", Accumulators, "shifts and sums, all rows and contexts"),
+        BenchSpec(
+            "accumulators", Accumulators, "shifts and sums, all rows and contexts", full=WIDE
+        ),
         BenchSpec("converter", Converter, "integers to BF16 and FP32"),
-        BenchSpec("drain", Drain, "result buffer, order of columns, scales"),
-        BenchSpec("mpu", Mpu, "one row under hand-made control"),
+        BenchSpec("drain", Drain, "result buffer, order of columns, scales", full=WIDE),
+        BenchSpec("mpu", Mpu, "one row under hand-made control", full=WIDE),
         BenchSpec("feed", lambda _: Feed(), "pace of fill, align and load", full=(TINY,)),
-        BenchSpec("sequencer", Sequencer, "planes through the pipeline, cycle by cycle"),
-        BenchSpec("result_control", ResultControl, "room, order and hand-over of results"),
+        BenchSpec("sequencer", Sequencer, "planes through the pipeline, cycle by cycle", full=WIDE),
+        BenchSpec(
+            "result_control", ResultControl, "room, order and hand-over of results", full=WIDE
+        ),
         BenchSpec(
             "array",
             Array,

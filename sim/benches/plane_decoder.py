@@ -44,7 +44,7 @@ class _DecoderBench(Bench):
 
 def _planes(signs: Array, magnitudes: Array, p: int) -> list[list[int]]:
     """Planes of one column group as values of ``plane_layout``, the sign plane first."""
-    weights = 1 << np.arange(signs.shape[1])
+    weights = 1 << np.arange(signs.shape[1], dtype=object)
     planes = [signs, *((magnitudes >> bit & 1) for bit in reversed(range(p - 1)))]
     return [[int(word) for word in plane @ weights] for plane in planes]
 
