@@ -237,10 +237,11 @@ async def refused_input(dut: object) -> None:
         made.exponents[:] = 254
         made.fp32 = fmt
         await check(made, "overflow")
-        made.last = 0
-        after = tile(config, rng, "plain", 9)
-        after.first, after.fp32, after.rows = 0, fmt, 0
-        await check([made, after], None)
+        if config.max_k > TILE:
+            made.last = 0
+            after = tile(config, rng, "plain", 9)
+            after.first, after.fp32, after.rows = 0, fmt, 0
+            await check([made, after], None)
     words = [{"p": p} for p in (0, 4, *range(config.p_max + 1, 1 << config.p_bits))]
     words += [{"context": c} for c in range(config.contexts, 1 << config.context_bits)]
     for change in words:
