@@ -5,7 +5,8 @@ PY     := .venv/bin/python
 export PATH := $(CURDIR)/.tools/verilator/bin:$(PATH)
 export PYTHONUNBUFFERED := 1
 
-# Options of the commands: CONFIG, OUT, LIB, GATING, LIMIT, JOBS, BENCH, SEED, WAVES, SIM, FILES, SLOW.
+# Options of the commands: CONFIG, OUT, LIB, GATING, LIMIT, JOBS, BENCH, SEED, WAVES,
+# QUICK, SIM, FILES, SLOW.
 config := $(or $(CONFIG),small)
 name   := $(basename $(notdir $(config)))
 out    := $(or $(OUT),build/verilog/$(name))
@@ -37,8 +38,8 @@ test: setup ## lint, types, unit tests, a quick form of every bench and vector
 	echo "$$passed passed, $$failed failed"; \
 	[ $$failed -eq 0 ]
 
-sim: setup ## all benches, or BENCH=name [SEED=n WAVES=1 CONFIG=c SIM=verilator|icarus]
-	@$(PY) -m sim.run $(if $(BENCH),--bench "$(BENCH)") $(if $(SEED),--seed "$(SEED)") $(if $(call on,WAVES),--waves) $(if $(CONFIG),--config "$(CONFIG)") $(if $(SIM),--sim "$(SIM)") $(if $(JOBS),--jobs "$(JOBS)")
+sim: setup ## all benches, or BENCH=name [SEED=n QUICK=1 WAVES=1 CONFIG=c SIM=verilator|icarus]
+	@$(PY) -m sim.run $(if $(BENCH),--bench "$(BENCH)") $(if $(SEED),--seed "$(SEED)") $(if $(call on,WAVES),--waves) $(if $(call on,QUICK),--quick) $(if $(CONFIG),--config "$(CONFIG)") $(if $(SIM),--sim "$(SIM)") $(if $(JOBS),--jobs "$(JOBS)")
 
 vectors: setup ## FILES="a.json ...": vector files through both golden forms and the RTL
 	@$(PY) -m sim.vectors $(files)

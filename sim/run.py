@@ -271,7 +271,8 @@ def main(argv: list[str] | None = None) -> int:
         except SimulatorMissing as error:
             missing[simulator] = str(error)
     runnable = [run for run in runs if run[2] not in missing]
-    again = f"make sim BENCH={{}} CONFIG={{}} SIM={{}} SEED={seed} WAVES=1"
+    short = " QUICK=1" if arguments.quick else ""
+    again = f"make sim BENCH={{}} CONFIG={{}} SIM={{}} SEED={seed}{short} WAVES=1"
     outcomes: list[Outcome] = []
 
     def one(run: tuple[BenchSpec, Config, str]) -> Outcome:

@@ -122,6 +122,11 @@ def test_no_results_file_is_an_early_end(tmp_path: Path) -> None:
     )
 
 
+def _again(arguments: list[str], capsys: pytest.CaptureFixture) -> str:
+    assert run.main(arguments) == 1
+    return capsys.readouterr().out
+
+
 def test_runs_are_shown_in_order_and_failures_count(capsys, monkeypatch, tmp_path: Path) -> None:
     together = threading.Barrier(2, timeout=20)
 
@@ -146,6 +151,7 @@ def test_runs_are_shown_in_order_and_failures_count(capsys, monkeypatch, tmp_pat
     assert "every_lookup: MismatchError: value" in lines[1]
     assert "again: make sim BENCH=lane CONFIG=nine SIM=verilator SEED=7 WAVES=1" in out
     assert "benches: 2 passed, 3 failed, seed 7" in out
+    assert "SEED=8 QUICK=1 WAVES=1" in _again(["--bench", "lane", "--seed", "8", "--quick"], capsys)
     assert [each["config"] for each in json.loads(report.read_text())][:2] == ["tiny", "nine"]
 
 
