@@ -166,8 +166,7 @@ def _results(results: Path, log: Path) -> tuple[str, list[str]]:
     try:
         root = ElementTree.parse(results).getroot()
     except (OSError, ElementTree.ParseError):
-        lines = log.read_text().splitlines() if log.exists() else []
-        return f"the simulation ended early: {lines[-1] if lines else 'no output'}", []
+        return _ended_early(log), []
     cases = list(root.iter("testcase"))
     left_out = [case.get("name", "") for case in cases if case.find("skipped") is not None]
     if len(left_out) == len(cases):
@@ -176,8 +175,17 @@ def _results(results: Path, log: Path) -> tuple[str, list[str]]:
         failure = case.find("failure") if case.find("failure") is not None else case.find("error")
         if failure is not None:
             text = failure.get("message") or failure.text or failure.get("error_msg") or "failed"
+            if "ended prematurely" in text:
+                text = _ended_early(log)
             return f"{case.get('name')}: {text.strip().splitlines()[-1]}", left_out
     return "", left_out
+
+
+def _ended_early(log: Path) -> str:
+    """Why a simulation did not come to its end: a memory's complaint, or its last words."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    said = [line for line in lines if line.endswith("in one cycle")] or lines[-1:]
+    return f"the simulation ended early: {said[0].strip() if said else 'no output'}"
 
 
 def plan(

@@ -122,6 +122,17 @@ def test_no_results_file_is_an_early_end(tmp_path: Path) -> None:
     )
 
 
+def test_a_memory_s_complaint_is_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("one\ntop.ram: row 3 is read and written in one cycle\nlast\n")
+    case = (
+        '<testcase name="e"><failure message="the simulation ended prematurely. Why?"/></testcase>'
+    )
+    (tmp_path / "r.xml").write_text(RESULTS.format(case))
+    assert run._results(tmp_path / "r.xml", tmp_path / "log")[0] == (
+        "e: the simulation ended early: top.ram: row 3 is read and written in one cycle"
+    )
+
+
 def _again(arguments: list[str], capsys: pytest.CaptureFixture) -> str:
     assert run.main(arguments) == 1
     return capsys.readouterr().out
