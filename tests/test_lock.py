@@ -16,8 +16,9 @@ def canonical(name: str) -> str:
 
 def pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    kept = [line for line in lines if line and not line.startswith("#")]
-    return dict(line.split("==") for line in kept)
+    wishes = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    kept = [wish for wish in wishes if wish.marker is None or wish.marker.evaluate()]
+    return {wish.name: str(wish.specifier).removeprefix("==") for wish in kept}
 
 
 def project() -> dict:

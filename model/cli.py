@@ -1,0 +1,68 @@
+"""The project's command, ``bsspec NAME ...``: finds the module of a subcommand and runs it.
+
+A subcommand is a module with ``main(argv) -> int``. It is imported only when it is called, so that
+``bsspec --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+#: Subcommand: (module, what it does in a line).
+COMMANDS: dict[str, tuple[str, str]] = {
+    "example": ("model.datapath.example", "a product small enough to redo by hand"),
+    "bench": ("model.datapath.bench", "speed of the golden model beside PyTorch's product"),
+}
+
+#: Errors that the project's code raises with a message for whoever called it.
+REFUSALS = (TypeError, ValueError, OSError)
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    listed = "\n".join(f"  {name:<{width}}  {what}" for name, (_, what) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="bsspec",
+        description="BS-Spec: self-speculative decoding on block floating point.",
+        epilog=f"commands:\n{listed}\n\n'bsspec COMMAND --help' lists the options of one.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("command", metavar="COMMAND", choices=list(COMMANDS), help="see below")
+    parser.add_argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="its options")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a subcommand.
+
+    Args:
+        argv: arguments without the program's name; those of the process where None.
+
+    Returns:
+        The subcommand's exit status; 2 with a line on stderr where it was refused, 130 where it
+        was interrupted.
+    """
+    chosen = _parser().parse_args(argv)
+    module, _ = COMMANDS[chosen.command]
+    run = importlib.import_module(module).main
+    try:
+        return int(run(chosen.arguments))
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except REFUSALS as error:
+        message = " ".join(str(error).split()) or type(error).__name__
+        print(f"bsspec {chosen.command}: {message}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"bsspec {chosen.command}: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
