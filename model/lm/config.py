@@ -5,21 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from model.datapath.special import RopeScaling
 from model.formats.checks import check_choice, check_int
 
 FAMILIES = ("llama", "qwen3")
 #: Larger counts than any model has: what a mistaken file gives, not a limit of ours.
 _MANY = 1 << 31
-
-
-@dataclass(frozen=True, kw_only=True)
-class RopeScaling:
-    """Llama 3's scaling of the rotary frequencies."""
-
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_positions: int
 
 
 @dataclass(frozen=True, kw_only=True)

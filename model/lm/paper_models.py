@@ -5,7 +5,8 @@ Source: the models' own config.json and generation_config.json (the instruct ver
 
 from __future__ import annotations
 
-from model.lm.config import ModelConfig, RopeScaling
+from model.datapath.special import RopeScaling
+from model.lm.config import ModelConfig
 
 _LLAMA_ENDS = (128001, 128008, 128009)
 
