@@ -160,10 +160,9 @@ class _Options:
                 self.wrong.append(f"{name} must be {allowed}, not {value!r}")
             if name not in known and not name.startswith("_") and value not in (None, False):
                 self.wrong.append(f"{name} must be absent or off, not {value!r}: it is not built")
-        architectures = self.given.get("architectures")
-        if architectures not in (None, [_ARCHITECTURES[family]]):
-            allowed = [_ARCHITECTURES[family]]
-            self.wrong.append(f"architectures must be {allowed}, not {architectures!r}")
+        architectures, only = self.given.get("architectures"), [_ARCHITECTURES[family]]
+        if architectures not in (None, only):
+            self.wrong.append(f"architectures must be {only}, not {architectures!r}")
         window = self.given.get("sliding_window")
         # Qwen3 names a window beside the switch that turns it on; other models just name it.
         if window is not None and family != "qwen3":

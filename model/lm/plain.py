@@ -110,8 +110,9 @@ def rotary(config: ModelConfig, count: int) -> tuple[Tensor, Tensor]:
     """Cosines and sines of positions 0 to count - 1, float32 (count, head_width) each.
 
     Written out here rather than shared with the table of `model.datapath.special`, as this form is
-    the reference that everything else is held against. Llama 3's scaling divides frequencies of long waves by `factor`, keeps those of short ones, and
-    goes linearly between the two, by turns within the original context.
+    the reference that everything else is held against. Llama 3's scaling divides the frequencies
+    of long waves by `factor`, keeps those of short ones, and goes linearly between the two, by
+    turns within the original context.
     """
     width, scaling = config.head_width, config.rope_scaling
     frequencies = config.rope_base ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)

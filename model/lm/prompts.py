@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from model.lm.packages import package_file
 
 #: A set of prompts: (package, file inside it). The packages are never imported.
 SETS: dict[str, tuple[str, str]] = {
@@ -43,7 +44,7 @@ def load_prompts(source: str) -> list[Prompt]:
         ValueError: a line that is not what it should be, by file and line; no prompt at all; two
             prompts of one name.
     """
-    path = _find(source) if source in SETS else Path(source)
+    path = package_file(*SETS[source]) if source in SETS else Path(source)
     if not path.is_file():
         sets = " or ".join(repr(name) for name in SETS)
         raise FileNotFoundError(f"prompts must be {sets} or the path of a file, not {source!r}")
@@ -57,16 +58,6 @@ def load_prompts(source: str) -> list[Prompt]:
             raise ValueError(f"{path}: two prompts have the id {prompt.id!r}")
         seen.add(prompt.id)
     return prompts
-
-
-def _find(name: str) -> Path:
-    package, inside = SETS[name]
-    spec = importlib.util.find_spec(package)
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        path = Path(folder) / inside
-        if path.is_file():
-            return path
-    raise FileNotFoundError(f"package {package} with {inside} is not installed: make setup")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
