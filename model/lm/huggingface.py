@@ -146,16 +146,17 @@ def _find(folder: Path) -> dict[str, Stored]:
     missing = [name for name in files if not (folder / name).is_file()]
     if missing:
         raise FileNotFoundError(f"{folder}: shards that are missing: {', '.join(missing)}")
+    shards = {name: _headers(folder / name) for name in files}
     stored: dict[str, Stored] = {}
-    for name in files:
-        found = _headers(folder / name)
+    for name, found in shards.items():
         for twice in sorted(set(found) & set(stored)):
             raise ValueError(f"tensor {twice} is in two shards, {stored[twice].path.name}, {name}")
+        stored |= found
+    for name, found in shards.items():
         here = {tensor for tensor, file in listed.items() if file == name}
         for tensor in sorted(here ^ set(found)):
             says, has = ("lists", "lacks") if tensor in here else ("does not list", "holds")
             raise ValueError(f"{index} {says} tensor {tensor} in {name}, which {has} it")
-        stored |= found
     return stored
 
 
