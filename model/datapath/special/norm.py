@@ -131,7 +131,8 @@ def accumulate_squares(sums: Tensor, exponents: Tensor) -> tuple[Tensor, Tensor]
     # 38 bits at most: a shift of 63 leaves nothing.
     sums = sums >> (running - exponents).mul_(2).clamp_max_(63)
     rises = running.diff(dim=-1)
-    where = rises.flatten(0, -2).amax(0).nonzero().flatten().tolist()
+    rows = rises.reshape(rises.shape[:-1].numel(), rises.shape[-1])
+    where = rows.amax(0).nonzero().flatten().tolist()
     total = torch.zeros_like(running[..., 0])
     start = 0
     for rise in where:

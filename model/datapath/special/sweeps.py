@@ -95,7 +95,7 @@ def term_distance(left: Tensor, right: Tensor, term: Tensor) -> Tensor:
         term: float64, the larger term; the ulp of 0 is that of subnormals.
     """
     exponents = torch.frexp(term).exponent.to(torch.int64)
-    ulp = pow2((exponents - 8).clamp_min(-133))
+    ulp = pow2((exponents - 8).clamp_min(-133).masked_fill(term == 0, -133))
     return (left.to(torch.float64) - right.to(torch.float64)).abs() / ulp
 
 
