@@ -105,9 +105,9 @@ def load(source: str) -> tuple[Checkpoint, Tokenizer]:
     """
     # Here, because both readers make a Checkpoint, and because each brings a package to import.
     if source == "smollm2":
-        from model.lm import smollm2
+        from model.lm.smollm2 import load as load_smollm2
 
-        return smollm2.load()
-    from model.lm import huggingface
+        return load_smollm2()
+    from model.lm.huggingface import load as load_folder
 
-    return huggingface.load(source)
+    return load_folder(source)

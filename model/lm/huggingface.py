@@ -9,7 +9,7 @@ of a RoPE pair half a head apart, as we do, so that nothing is permuted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, cast
@@ -175,16 +175,16 @@ def _check(folder: Path, stored: dict[str, Stored], shapes: dict[str, tuple[int,
         raise ValueError(f"{folder}: {'; '.join(wrong[:8])}")
 
 
-def _read(stored: dict[str, Stored], names: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+def _read(stored: dict[str, Stored], names: Iterable[str]) -> dict[str, Tensor]:
     """The named tensors in BF16, shard by shard."""
     tensors: dict[str, Tensor] = {}
-    for path in sorted({stored[name].path for name in names}):
-        with _opened(path) as file:
-            for name in names:
-                if stored[name].path == path:
-                    found = file.get_tensor(name)  # a view of the mapped file
-                    rounded = to_bf16(found, f"tensor {name}")
-                    tensors[name] = rounded.clone() if rounded is found else rounded
+    for name in sorted(names, key=lambda name: stored[name].path):
+        # Opened for one tensor: the pages of an open file that were read count as memory in use.
+        with _opened(stored[name].path) as file:
+            found = file.get_tensor(name)  # a view of the mapped file
+            rounded = to_bf16(found, f"tensor {name}")
+            tensors[name] = rounded.clone() if rounded is found else rounded
+            del found, rounded
     return tensors
 
 

@@ -16,6 +16,7 @@ from model.lm import huggingface
 from model.lm.checkpoint import Checkpoint, load
 from model.lm.config import ModelConfig
 from model.lm.huggingface import INDEX, SINGLE
+from model.lm.paper_models import PAPER_MODELS
 from model.lm.random_model import TINY, random_checkpoint
 from tests.model.lm.folders import options, tensors, write_folder, write_json
 
@@ -361,6 +362,10 @@ class TestOptions:
     )
     def test_accepted(self, changes: dict[str, Any], tmp_path: Path) -> None:
         assert self.read(tmp_path, changes) == TINY
+
+    @pytest.mark.parametrize("name", list(PAPER_MODELS))
+    def test_models_of_the_paper(self, name: str, tmp_path: Path) -> None:
+        assert self.read(tmp_path, {}, PAPER_MODELS[name]) == PAPER_MODELS[name]
 
     def test_a_window_that_is_not_in_use(self, tmp_path: Path) -> None:
         changes = {"sliding_window": 4096, "use_sliding_window": False, "max_window_layers": 28}
