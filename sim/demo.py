@@ -115,8 +115,8 @@ def capture(console: Console, count: int = 4) -> list[Case]:
 
     for prompt in load_prompts("humaneval")[:count]:
         tokens = torch.tensor(tokenizer.encode(prompt.text).ids)
-        ran = plain.forward(checkpoint, tokens, observe, activations="bf16", positions="last")
-        following = int(ran.logits.argmax())
+        ran = plain.forward(checkpoint, tokens, observe, activations="bf16")
+        following = int(ran.logits[-1].argmax())
         console.print(
             f"  {_headline(prompt.text)!r} ... {len(tokens)} tokens,"
             f" next: {tokenizer.decode([following])!r}"

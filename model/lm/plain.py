@@ -56,7 +56,8 @@ def forward(
         tokens: integers (..., T): a sequence, or several of one length.
         observe: sees the input of every linear layer.
         activations: "fp32", or "bf16" to round the inputs of linear layers.
-        positions: whose logits, "all" or "last".
+        positions: whose logits, "all" or "last"; with "last" the head is given, and the observer
+            shown, that position alone.
 
     Raises:
         TypeError: tokens are no integers.

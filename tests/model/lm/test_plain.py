@@ -55,6 +55,10 @@ def test_observer_sees_every_linear_layer(activations: str, tiny: Checkpoint) ->
     assert {name: each.shape for name, each in seen.items()} == shapes | {"head": (40, 64)}
     dtype = torch.bfloat16 if activations == "bf16" else torch.float32
     assert {each.dtype for each in seen.values()} == {dtype}
+    before, seen = seen, {}
+    plain.forward(tiny, TOKENS, observe, activations=activations, positions="last")
+    assert {name: each.shape for name, each in seen.items()} == shapes | {"head": (1, 64)}
+    assert torch.equal(seen["head"], before["head"][-1:])
 
 
 def test_rounding_the_inputs_changes_little(tiny: Checkpoint) -> None:
