@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -104,6 +106,44 @@ def test_scalar_steps(running: int) -> None:
         r = inverse_root(total, torch.full_like(total, running), d, eps)
         exact = [reference.root_of_mean(a, running, d, eps) for a in total.tolist()]
         assert r.tolist() == [float(each) for each in exact]
+
+
+@pytest.mark.parametrize("d", [3, 576, 4097])
+def test_every_scalar_step_rounds(d: int) -> None:
+    """Means a few units of 2^-26 beside a step of the table: each rounding decides some."""
+    rng = np.random.default_rng([BASE_SEED, d])
+    steps = (1 << 16) + rng.integers(0, 1 << 16, 1000)
+    offsets = rng.integers(-4, 5, 1000)
+    total = [
+        int(d * step * 2**18 * (1 + Fraction(int(offset), 1 << 26)))
+        for step, offset in zip(steps.tolist(), offsets, strict=True)
+    ]
+    eps = 2.0**-126
+    r = inverse_root(torch.tensor(total), torch.full((1000,), 125), d, eps)
+    assert r.tolist() == [float(reference.root_of_mean(a, 125, d, eps)) for a in total]
+
+
+def test_mean_and_eps_are_rounded_before_their_sum() -> None:
+    """z a little more than half a unit (2^-21) below a step of the table.
+
+    Mean or eps, in 2..4, is rounded to 2^-22 first; that leaves the half, a tie that goes up to
+    the step. Rounded once, the sum would go down.
+    """
+    for step in range(9 << 13, 13 << 13, 97):
+        part = Fraction(step, 1 << 14) - Fraction(5, 2) - Fraction(5, 1 << 24)  # z in 4.5..6.5
+        # With R = 130, A is in units of 2^-24.
+        for mean, eps in ((Fraction(5, 2), part), (part, Fraction(5, 2))):
+            total = mean * (1 << 24)
+            assert total.denominator == 1
+            r = inverse_root(torch.tensor([int(total)]), torch.tensor([130]), 1, float(eps))
+            wanted = reference.inverse_root(0, step - (1 << 16)) * 2.0**-18
+            assert r.tolist() == [wanted]
+            assert wanted == reference.root_of_mean(int(total), 130, 1, float(eps))
+        # The product with 1/3 has more bits than the mean: some of these are just below the half.
+        for near in range(-40, 8, 8):
+            total = int(3 * part * (1 << 24)) + near
+            r = inverse_root(torch.tensor([total]), torch.tensor([130]), 3, 2.5)
+            assert r.tolist() == [float(reference.root_of_mean(total, 130, 3, 2.5))]
 
 
 @pytest.mark.parametrize("form", FORMS)
