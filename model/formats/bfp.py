@@ -235,9 +235,10 @@ def quantize(
     runs = to_bf16(values).movedim(dim, -1)
     shape, n = runs.shape[:-1], runs.shape[-1]
     runs = runs.reshape(shape.numel(), n)
-    exponents = torch.empty(len(runs), -(-n // group), dtype=torch.uint8)
-    signs = torch.empty(runs.shape, dtype=torch.uint8)
-    magnitudes = torch.empty(runs.shape, dtype=torch.int16)
+    device = runs.device
+    exponents = torch.empty(len(runs), -(-n // group), dtype=torch.uint8, device=device)
+    signs = torch.empty(runs.shape, dtype=torch.uint8, device=device)
+    magnitudes = torch.empty(runs.shape, dtype=torch.int16, device=device)
     # A piece at a time, so that the integers of one stay in the cache.
     step = max(1, _PIECE_ELEMENTS // max(n, 1))
     for first in range(0, len(runs), step):

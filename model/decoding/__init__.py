@@ -1,0 +1,1 @@
+"""Decoding: sampling, drafts, the loop, traces."""
