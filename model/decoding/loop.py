@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from model.decoding.drafts.base import NOTHING, Draft, Loaded
-from model.decoding.sampling import Sampling, draw, judge, probs
+from model.decoding.sampling import Random, Sampling, draw, judge, probs
 from model.formats.checks import check_int
 
 #: Why a sequence ended.
@@ -126,11 +126,21 @@ class Output:
 Listener = Callable[[int, tuple[int, ...], Round | None], None]
 
 
+#: From a stream's number to its random numbers.
+Streams = Callable[[int], Random]
+
+
+def philox(seed: int) -> Streams:
+    """Independent numpy generators, one for each seed and stream."""
+    return lambda stream: np.random.Generator(np.random.Philox(key=(seed, stream)))
+
+
 def generate(
     draft: Draft,
     prompts: Sequence[Sequence[int]],
     options: Options,
     listener: Listener | None = None,
+    random: Streams | None = None,
 ) -> Output:
     """Decodes a batch of prompts.
 
@@ -139,12 +149,13 @@ def generate(
         prompts: tokens of each sequence, at least one each.
         options: gamma, sampling, limits.
         listener: told of every new token as soon as it is decided.
+        random: where a stream's random numbers come from; `philox(options.seed)` by default.
 
     Raises:
         TypeError, ValueError: a prompt that is empty, too long for the context or holds a token
             outside the vocabulary, by index; NaN among logits.
     """
-    return _Loop(draft, prompts, options, listener).run()
+    return _Loop(draft, prompts, options, listener, random or philox(options.seed)).run()
 
 
 class _Loop:
@@ -156,6 +167,7 @@ class _Loop:
         prompts: Sequence[Sequence[int]],
         options: Options,
         listener: Listener | None,
+        random: Streams,
     ) -> None:
         _check_prompts(prompts, draft)
         self.draft, self.options, self.listener = draft, options, listener
@@ -163,9 +175,7 @@ class _Loop:
         streams = options.streams or tuple(range(len(prompts)))
         if len(streams) != len(prompts):
             raise ValueError(f"streams must be {len(prompts)}, not {len(streams)}")
-        self.random = [
-            np.random.Generator(np.random.Philox(key=(options.seed, s))) for s in streams
-        ]
+        self.random = [random(stream) for stream in streams]
         self.output = Output([Text() for _ in prompts])
         self.pending = [0] * len(prompts)
 

@@ -18,6 +18,7 @@ Chen et al., "Accelerating Large Language Model Decoding with Speculative Sampli
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -58,6 +59,13 @@ class Sampling:
         return self.temperature == 0
 
 
+class Random(Protocol):
+    """Where random numbers come from; `numpy.random.Generator` is one."""
+
+    def random(self) -> float:
+        """The next number, uniform in [0, 1)."""
+
+
 def probs(logits: Tensor, sampling: Sampling) -> np.ndarray:
     """The law of the next token: float64 (vocabulary,), summing to 1 up to rounding.
 
@@ -76,8 +84,8 @@ def probs(logits: Tensor, sampling: Sampling) -> np.ndarray:
         return law
     scores = logits.to(torch.float64).cpu().numpy()
     _check(scores)
-    scores = scores / sampling.temperature
-    law = np.exp(scores - scores.max())
+    # The maximum comes off first: a tiny temperature must not make an infinite score of a finite one.
+    law = np.exp((scores - scores.max()) / sampling.temperature)
     if 0 < sampling.top_k < len(law):
         order = np.argsort(-scores, kind="stable")
         law[order[sampling.top_k :]] = 0.0
@@ -137,7 +145,7 @@ def judge(
     q: list[np.ndarray],
     drafted: list[int],
     sampling: Sampling,
-    random: np.random.Generator,
+    random: Random,
 ) -> tuple[int, int]:
     """Judges the drafted tokens of a round.
 
@@ -158,6 +166,6 @@ def judge(
     return len(drafted), draw(p[len(drafted)], sampling, random)
 
 
-def draw(law: np.ndarray, sampling: Sampling, random: np.random.Generator) -> int:
+def draw(law: np.ndarray, sampling: Sampling, random: Random) -> int:
     """A token of a law; greedy takes no random number."""
     return sample(law, 0.0 if sampling.greedy else random.random())

@@ -101,6 +101,18 @@ class Draft(ABC):
             tokens: for each sequence the first ones of those that it fed.
         """
 
+    def rewind(self, lengths: Sequence[int]) -> None:
+        """Moves the committed ends back: later tokens are forgotten, as after a rejection.
+
+        Args:
+            lengths: of each sequence, at most its committed tokens.
+
+        Raises:
+            ValueError: a length above the committed one, by sequence.
+            NotImplementedError: a draft that cannot go back.
+        """
+        raise NotImplementedError(f"{self.name} cannot go back")
+
     def begin_round(self) -> int | None:
         """Called before each round; a draft may adapt to the lengths.
 

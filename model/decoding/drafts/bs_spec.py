@@ -95,6 +95,11 @@ class BsSpec(SharedCacheDraft):
         super().commit(tokens)
         self.cache.commit([len(given) for given in tokens])
 
+    def rewind(self, lengths: Sequence[int]) -> None:
+        """Moves the committed ends back, the cache's too."""
+        super().rewind(lengths)
+        self.cache.lengths = self.lengths
+
     def verify_loads(self, fed: Sequence[int]) -> Loaded:
         """Bits of a target pass."""
         return self._loads(self.full, fed)

@@ -100,6 +100,14 @@ class SeparateModel(Draft):
             self._missing[b] += given[kept:]
             self._fed[b] = []
 
+    def rewind(self, lengths: Sequence[int]) -> None:
+        """Moves the committed ends back, and that of the draft's own cache."""
+        self.target.rewind(lengths)
+        for b, length in enumerate(lengths):
+            self._missing[b] = self._missing[b][: max(length - self._seen[b], 0)]
+            self._seen[b] = min(self._seen[b], length)
+            self._fed[b] = []
+
     def verify_loads(self, fed: Sequence[int]) -> Loaded:
         """The target's."""
         return self.target.verify_loads(fed)

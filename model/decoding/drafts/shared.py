@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from model.decoding.drafts.base import Draft
+from model.formats.checks import check_int
 from model.lm.config import ModelConfig
 from model.lm.rows import Rows
 from model.lm.transformer import Path, forward
@@ -42,6 +43,16 @@ def run_pass(
             pieces[b] = [piece] if last_only else [*pieces[b], piece]
     none = torch.empty(0, path.config.vocabulary)
     return [torch.cat(piece) if piece else none for piece in pieces]
+
+
+def check_lengths(lengths: Sequence[int], committed: Sequence[int]) -> list[int]:
+    """Returns lengths that a batch can go back to; ValueError otherwise, by sequence."""
+    if len(lengths) != len(committed):
+        raise ValueError(f"lengths must be {len(committed)}, not {len(lengths)}")
+    return [
+        check_int(f"lengths[{b}]", length, 0, most)
+        for b, (length, most) in enumerate(zip(lengths, committed, strict=True))
+    ]
 
 
 class SharedCacheDraft(Draft):
@@ -92,4 +103,9 @@ class SharedCacheDraft(Draft):
     def commit(self, tokens: Sequence[Sequence[int]]) -> None:
         """Moves the committed ends; what lies behind them is dead."""
         self._lengths = [n + len(t) for n, t in zip(self._lengths, tokens, strict=True)]
+        self._ahead = [0] * len(self._ahead)
+
+    def rewind(self, lengths: Sequence[int]) -> None:
+        """Moves the committed ends back."""
+        self._lengths = check_lengths(lengths, self._lengths)
         self._ahead = [0] * len(self._ahead)
