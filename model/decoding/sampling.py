@@ -136,7 +136,7 @@ def accepts(p: np.ndarray, q: np.ndarray, x: int, u: float) -> bool:
 
 def residual(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Weights (p - q)+ of the token that replaces a rejected one; p where they are all 0."""
-    rest = np.maximum(p - q, 0.0)
+    rest = np.maximum(p - q, 0)
     return rest if rest.any() else p
 
 

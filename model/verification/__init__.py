@@ -1,0 +1,1 @@
+"""Speculative decoding shown to be lossless, at five levels, each with faults that it must find."""
