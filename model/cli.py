@@ -14,6 +14,10 @@ from collections.abc import Sequence
 
 #: Subcommand: (module, what it does in a line).
 COMMANDS: dict[str, tuple[str, str]] = {
+    "generate": ("model.commands.generate", "text by speculative decoding, and what it cost"),
+    "accept": ("model.calibration.accept", "acceptance of drafts on real prompts, measured"),
+    "plt": ("model.calibration.plt_command", "calibrates a precision lookup table"),
+    "tables": ("model.calibration.tables_command", "the paper's tables and curves, recomputed"),
     "example": ("model.datapath.example", "a product small enough to redo by hand"),
     "bench": ("model.datapath.bench", "speed of the golden model beside PyTorch's product"),
 }

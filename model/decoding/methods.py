@@ -23,6 +23,7 @@ from model.decoding.drafts.bs_spec import AutoBsSpec, BsSpec, Choice
 from model.decoding.drafts.quantspec import VARIANTS, QuantSpec
 from model.decoding.drafts.separate import SeparateModel
 from model.decoding.drafts.speq import Speq
+from model.formats.constants import P_FULL_MIN
 from model.lm.checkpoint import Checkpoint, load
 from model.lm.precision import Precision
 from model.lm.stored import StoredModel, store
@@ -58,6 +59,18 @@ class Source:
         return store(self.checkpoint)
 
 
+def check_name(name: str) -> None:
+    """Refuses what `make_draft` cannot make, without a model at hand.
+
+    Raises:
+        ValueError: no such draft, or a precision beyond BFP9, by name.
+    """
+    if name.startswith("W"):
+        Precision.parse(name).exact(P_FULL_MIN)
+    elif name not in ("none", "auto", "speq", *VARIANTS) and not name.startswith("separate:"):
+        raise ValueError(f"draft must be W5KV5..W9KV9 or one of {', '.join(NAMES)}, not {name!r}")
+
+
 def make_draft(
     name: str,
     source: Source,
@@ -79,6 +92,7 @@ def make_draft(
     Raises:
         ValueError: no such draft, or none with an exact path, by name.
     """
+    check_name(name)
     if name == "auto":
         if choose is None:
             raise ValueError("draft auto needs a precision lookup table: --plt FILE")
@@ -90,8 +104,6 @@ def make_draft(
         target = BsSpec(source.stored, None, exact=exact, device=device, dtype=dtype)
         checkpoint = _separate(name.removeprefix("separate:"), source)
         return SeparateModel(target, checkpoint, name=name, device=device, dtype=dtype)
-    if name != "speq" and name not in VARIANTS:
-        raise ValueError(f"draft must be W5KV5..W9KV9 or one of {', '.join(NAMES)}, not {name!r}")
     if exact:
         raise ValueError(f"draft {name} has a 16-bit target and no exact path: leave out --exact")
     if name == "speq":

@@ -101,6 +101,24 @@ class Draft(ABC):
             tokens: for each sequence the first ones of those that it fed.
         """
 
+    @abstractmethod
+    def teacher_forced(
+        self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Logits of target and draft for given texts, as a first drafted token would see them.
+
+        At every position of a text all tokens before it are committed, and the draft feeds the
+        last of them itself. Begins anew.
+
+        Args:
+            prompts: at least one token each.
+            texts: tokens behind each prompt, at least one each.
+
+        Returns:
+            For each sequence, of the target and of the draft: float32 (tokens, vocabulary), row t
+            being the law of texts[b][t].
+        """
+
     def rewind(self, lengths: Sequence[int]) -> None:
         """Moves the committed ends back: later tokens are forgotten, as after a rejection.
 

@@ -100,6 +100,22 @@ class SeparateModel(Draft):
             self._missing[b] += given[kept:]
             self._fed[b] = []
 
+    def teacher_forced(
+        self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Logits of target and draft for given texts; both have their own cache."""
+        fed = [[*prompt, *text[:-1]] for prompt, text in zip(prompts, texts, strict=True)]
+        firsts = [len(prompt) - 1 for prompt in prompts]
+        self.start(len(fed), max(map(len, fed)))
+        laws = (
+            self.target.verify(fed),
+            run_pass(self._path, fed, [0] * len(fed), self.device),
+        )
+        targets, drafts = (
+            [rows[first:] for rows, first in zip(one, firsts, strict=True)] for one in laws
+        )
+        return targets, drafts
+
     def rewind(self, lengths: Sequence[int]) -> None:
         """Moves the committed ends back, and that of the draft's own cache."""
         self.target.rewind(lengths)

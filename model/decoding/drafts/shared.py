@@ -105,6 +105,31 @@ class SharedCacheDraft(Draft):
         self._lengths = [n + len(t) for n, t in zip(self._lengths, tokens, strict=True)]
         self._ahead = [0] * len(self._ahead)
 
+    def teacher_forced(
+        self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Logits of target and draft for given texts.
+
+        One target pass writes the whole texts. The draft then goes through the positions from the
+        last to the first: what it writes lies behind everything that is still to be read.
+        """
+        fed = [[prompt[-1], *text[:-1]] for prompt, text in zip(prompts, texts, strict=True)]
+        starts = [len(prompt) - 1 for prompt in prompts]
+        self.start(len(fed), max(s + len(f) for s, f in zip(starts, fed, strict=True)))
+        self.verify([prompt[:-1] for prompt in prompts], last_only=True)
+        self.commit([prompt[:-1] for prompt in prompts])
+        targets = self.verify(fed)
+        drafts: list[list[Tensor]] = [[] for _ in fed]
+        for step in range(1, max(map(len, fed)) + 1):
+            at = [len(tokens) - step for tokens in fed]
+            self._lengths = [start + max(t, 0) for start, t in zip(starts, at, strict=True)]
+            self._ahead = [0] * len(fed)
+            given = [[tokens[t]] if t >= 0 else [] for tokens, t in zip(fed, at, strict=True)]
+            for b, rows in enumerate(self.draft(given)):
+                if given[b]:
+                    drafts[b].append(rows)
+        return targets, [torch.cat(rows[::-1]) for rows in drafts]
+
     def rewind(self, lengths: Sequence[int]) -> None:
         """Moves the committed ends back."""
         self._lengths = check_lengths(lengths, self._lengths)
