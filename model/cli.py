@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "accept": ("model.calibration.accept", "acceptance of drafts on real prompts, measured"),
     "plt": ("model.calibration.plt_command", "calibrates a precision lookup table"),
     "tables": ("model.calibration.tables_command", "the paper's tables and curves, recomputed"),
+    "study": ("model.commands.study", "when speculation pays: measured here, factor by factor"),
     "example": ("model.datapath.example", "a product small enough to redo by hand"),
     "bench": ("model.datapath.bench", "speed of the golden model beside PyTorch's product"),
 }
