@@ -17,11 +17,14 @@ import torch
 from model.decoding import loop
 from model.decoding.sampling import Sampling
 from model.verification.controls import SAMPLED, Replaced, planted
-from model.verification.report import CONTROL_LIMIT, Check
+from model.verification.report import Check
 from model.verification.statistics import Statistic, detectable, goodness, total
 
 GAMMA = 3
 TOKENS = 10
+
+#: Level of one test, for the distance that it would find: the level's limit over some 30 tests.
+ALPHA = 3e-9
 
 
 class Case(NamedTuple):
@@ -123,7 +126,7 @@ def check(seed: int, rounds: int) -> Iterator[Check]:
                 name=f"{case.name}: position {position + 1}",
                 path="float64 laws",
                 statistic=statistic,
-                detectable=detectable(size, statistic.dof, CONTROL_LIMIT),
+                detectable=detectable(size, statistic.dof, ALPHA),
                 tokens=size,
             )
         yield Check(

@@ -21,7 +21,7 @@ LEVELS = {
 LIMITS = {"kernel": 1e-7, "real": 1e-3}
 
 #: A control has been found when its own p is below this.
-CONTROL_LIMIT = 1e-9
+CONTROL_LIMIT = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,12 +30,19 @@ class Toy(NamedTuple):
     q: np.ndarray
 
 
-def random_toy(seed: int) -> Toy:
-    """Tables with a zero in about half of the rows; one row in six is the same in both."""
+def random_toy(seed: int, *, sparse: bool = False) -> Toy:
+    """Tables with a zero here and there; one row in six is the same in both.
+
+    Args:
+        seed: of the tables.
+        sparse: a zero in every row, so that there are fewer outcomes.
+    """
     generator = np.random.default_rng(seed)
 
     def row() -> np.ndarray:
         cuts = np.sort(generator.integers(0, PARTS + 1, TOKENS - 1))
+        if sparse:
+            cuts[0] = 0
         return np.diff(cuts, prepend=0, append=PARTS)[generator.permutation(TOKENS)]
 
     p, q = (np.array([[row() for _ in range(TOKENS)] for _ in range(2)]) for _ in range(2))
@@ -89,9 +96,7 @@ class TableDraft(Draft):
         """Rows of the draft's table."""
         starts = [n + ahead for n, ahead in zip(self.lengths, self._ahead, strict=True)]
         self._ahead = [ahead + len(fed) for ahead, fed in zip(self._ahead, tokens, strict=True)]
-        return [
-            self._rows(self._q, fed, start) for fed, start in zip(tokens, starts, strict=True)
-        ]
+        return [self._rows(self._q, fed, start) for fed, start in zip(tokens, starts, strict=True)]
 
     def _rows(self, table: Tensor, fed: Sequence[int], start: int) -> Tensor:
         positions = torch.arange(start, start + len(fed))
