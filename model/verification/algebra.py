@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from model.decoding import loop
+from model.decoding import sampling
 from model.decoding.sampling import Sampling
 from model.verification.branching import Tree, law
 from model.verification.controls import SAMPLED, Replaced, planted
@@ -63,8 +63,8 @@ def judged(pair: Pair) -> dict[tuple[int, ...], Fraction]:
     """
 
     def run(tree: Tree) -> tuple[int, ...]:
-        x = loop.draw(pair.q, SAMPLED_AT_1, tree)
-        accepted, token = loop.judge([pair.p, pair.p], [pair.q], [x], SAMPLED_AT_1, tree)
+        x = sampling.draw(pair.q, SAMPLED_AT_1, tree)
+        accepted, token = sampling.judge([pair.p, pair.p], [pair.q], [x], SAMPLED_AT_1, tree)
         return (x, token) if accepted else (token,)
 
     return law(run)
@@ -105,4 +105,4 @@ def check(seed: int, count: int) -> Iterator[Check]:
 
     yield one("judged token has the law p")
     for name, fault in SAMPLED.items():
-        yield one(name, fault)
+        yield one(name, *fault)

@@ -61,13 +61,18 @@ def _another_q(p: list, q: list, *rest: Any) -> tuple[int, int]:
     return _judge(p, [np.roll(law, 1) for law in q], *rest)
 
 
+def _judges(by: Callable[..., tuple[int, int]]) -> tuple[Replaced, ...]:
+    """The function itself and the loop's name for it."""
+    return Replaced(sampling, "judge", by), Replaced(loop, "judge", by)
+
+
 #: Faults of sampled decoding, by name.
-SAMPLED: dict[str, Replaced] = {
-    "resample from p": Replaced(sampling, "residual", _resample_from_p),
-    "accept min(1, q/p)": Replaced(sampling, "accepts", _inverted),
-    "accept always": Replaced(sampling, "accepts", _always),
-    "bonus from q": Replaced(loop, "judge", _bonus_from_q),
-    "a q that was not the sampled law": Replaced(loop, "judge", _another_q),
+SAMPLED: dict[str, tuple[Replaced, ...]] = {
+    "resample from p": (Replaced(sampling, "residual", _resample_from_p),),
+    "accept min(1, q/p)": (Replaced(sampling, "accepts", _inverted),),
+    "accept always": (Replaced(sampling, "accepts", _always),),
+    "bonus from q": _judges(_bonus_from_q),
+    "a q that was not the sampled law": _judges(_another_q),
 }
 
 _write = KVCache.write
@@ -92,25 +97,11 @@ def first_writer_wins() -> Replaced:
     return Replaced(KVCache, "write", write)
 
 
-def late_close() -> Replaced:
-    """A cache whose key blocks keep the form in which a draft closed them."""
-    closed: set[tuple[int, int, int, int]] = set()
-    close = KVCache._close
-
-    def close_once(self: KVCache, layer: int, b: int, block: int) -> None:
-        name = (id(self), layer, b, block)
-        if name not in closed:
-            closed.add(name)
-            close(self, layer, b, block)
-
-    return Replaced(KVCache, "_close", close_once)
-
-
-def greedy_faults() -> dict[str, Replaced]:
+def greedy_faults() -> dict[str, tuple[Replaced, ...]]:
     """Faults of greedy decoding, by name; made anew for each use, since some remember."""
     return {
         "accept always": SAMPLED["accept always"],
-        "drafted keys and values stay in the cache": first_writer_wins(),
+        "drafted keys and values stay": (first_writer_wins(),),
     }
 
 

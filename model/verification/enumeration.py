@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from model.decoding import loop
-from model.decoding.sampling import Sampling
+from model.decoding.sampling import Random, Sampling
 from model.verification.branching import Tree, explore
 from model.verification.controls import SAMPLED, Replaced, planted
 from model.verification.report import Check
@@ -54,7 +54,7 @@ def enumerate_loop(
     def run(tree: Tree) -> tuple[tuple[tuple[int, ...], ...], int]:
         usual = loop.philox(options.seed)
 
-        def random(stream: int) -> loop.Random:
+        def random(stream: int) -> Random:
             return tree if stream < wanted else usual(stream)
 
         sequences = loop.generate(draft, prompts, options, random=random).sequences[:wanted]
@@ -131,4 +131,4 @@ def check(seed: int, *, quick: bool = False) -> Iterator[Check]:
     yield _check("gamma 1, both sequences", toy, PROMPTS, _options(1, 3 if quick else 4, seed))
     yield _check("gamma 2, the real probs", toy, PROMPTS[:1], _options(2, 5, seed), logarithms=True)
     for name, fault in SAMPLED.items():
-        yield _check(name, toy, PROMPTS[:1], _options(2, 4, seed), fault)
+        yield _check(name, toy, PROMPTS[:1], _options(2, 4, seed), *fault)

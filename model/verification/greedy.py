@@ -186,7 +186,7 @@ def check(
 def _controls(model: StoredModel, reference: Reference) -> Iterator[Check]:
     hard = Precision.parse("W5KV5")
     for name, fault in greedy_faults().items():
-        with planted(fault):
+        with planted(*fault):
             compared = reference.compare(BsSpec(model, hard, exact=True), 4)
         yield _control(name, "exact", compared)
     prompts, new = reference.prompts, reference.new

@@ -14,13 +14,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from model.decoding import loop
+from model.decoding import loop, sampling
 from model.decoding.sampling import Sampling
 from model.verification.controls import SAMPLED, Replaced, planted
 from model.verification.report import Check
 from model.verification.statistics import Statistic, detectable, goodness, total
 
 GAMMA = 3
+AT_1 = Sampling(temperature=1.0)
 TOKENS = 10
 
 #: Level of one test, for the distance that it would find: the level's limit over some 30 tests.
@@ -57,13 +58,13 @@ def cases(seed: int) -> Iterator[Case]:
     """Draft near the target, far from it, cut by top-k and top-p, equal, disjoint."""
     generator = np.random.default_rng(seed)
 
-    def case(name: str, noise: float, sampling: Sampling, shift: float = 0.0) -> Case:
+    def case(name: str, noise: float, how: Sampling, shift: float = 0.0) -> Case:
         logits = generator.normal(0, 1.2, (GAMMA + 1, TOKENS))
         other = logits[:GAMMA] + noise * generator.normal(0, 1, (GAMMA, TOKENS))
         logits[:, ::2] -= shift
         other[:, 1::2] -= shift
         laws = [
-            [loop.probs(torch.tensor(row, dtype=torch.float32), sampling) for row in rows]
+            [sampling.probs(torch.tensor(row, dtype=torch.float32), how) for row in rows]
             for rows in (logits, other)
         ]
         return Case(name, *laws)
@@ -78,13 +79,12 @@ def cases(seed: int) -> Iterator[Case]:
 
 def run(case: Case, rounds: int, seed: int) -> Rounds:
     """Seeded rounds of one case."""
-    sampling = Sampling(temperature=1.0)
     random = loop.philox(seed)(0)
     tokens = np.zeros((GAMMA + 1, TOKENS), np.int64)
     accepted = np.zeros(GAMMA + 1, np.int64)
     for _ in range(rounds):
-        drafted = [loop.draw(law, sampling, random) for law in case.q]
-        count, token = loop.judge(case.p, case.q, drafted, sampling, random)
+        drafted = [sampling.draw(law, AT_1, random) for law in case.q]
+        count, token = sampling.judge(case.p, case.q, drafted, AT_1, random)
         accepted[count] += 1
         for position, committed in enumerate([*drafted[:count], token]):
             tokens[position, committed] += 1
@@ -140,10 +140,10 @@ def check(seed: int, rounds: int) -> Iterator[Check]:
         yield _control(name, fault, seed, rounds)
 
 
-def _control(name: str, fault: Replaced, seed: int, rounds: int) -> Check:
+def _control(name: str, fault: tuple[Replaced, ...], seed: int, rounds: int) -> Check:
     """The far case with a fault: all of its positions together."""
     case = next(case for case in cases(seed) if case.name.startswith("far"))
-    with planted(fault):
+    with planted(*fault):
         found = run(case, rounds, seed)
     return Check(
         level="kernel",

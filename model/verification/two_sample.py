@@ -191,7 +191,7 @@ def check(
                 references[method.target].append(plain.tokens)
                 progress(plan.restarts)
                 restarts.drafts = True
-            with planted(*([SAMPLED[method.control]] if method.control else [])):
+            with planted(*(SAMPLED[method.control] if method.control else ())):
                 samples.append(draw(restarts, plan, prefix, next(seeds), batches))
             progress(batches * plan.batch)
         yield from _checks(plan, method, references[method.target], samples, path)
