@@ -226,9 +226,8 @@ class Plt:
         """
         lines = list(csv.reader(io.StringIO(text)))
         if not lines or tuple(lines[0]) != COLUMNS:
-            raise ValueError(
-                f"line 1 must be {','.join(COLUMNS)}, not {','.join((lines or [[]])[0])}"
-            )
+            given = ",".join(lines[0]) if lines else "nothing"
+            raise ValueError(f"line 1 must be {','.join(COLUMNS)}, not {given}")
         if len(lines) != ENTRIES + 1:
             raise ValueError(f"lines must be {ENTRIES + 1}, not {len(lines)}")
         rows = []

@@ -1,0 +1,1 @@
+"""Calibration: acceptance, the cost model, the precision lookup table."""
