@@ -59,8 +59,8 @@ recipes: setup ## [LIB=x.lib]: the ways to map that area chooses from, side by s
 variants: setup ## [LIB=x.lib]: choices of the design beside what was not built
 	@$(PY) -m synth.variants $(if $(LIB),--lib "$(LIB)")
 
-bench: setup ## the model's speed beside torch's own matrix product
-	@$(PY) -m model.datapath.bench
+bench: setup ## speed of products and of decoding beside torch's own, as ratios in one run
+	@$(PY) -m model.cli bench
 
 example: setup ## a product small enough to redo by hand, with every step
 	@$(PY) -m model.datapath.example

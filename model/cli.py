@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tables": ("model.calibration.tables_command", "the paper's tables and curves, recomputed"),
     "study": ("model.commands.study", "when speculation pays: measured here, factor by factor"),
     "example": ("model.datapath.example", "a product small enough to redo by hand"),
-    "bench": ("model.datapath.bench", "speed of the golden model beside PyTorch's product"),
+    "bench": ("model.commands.bench", "speed of products and of decoding, as ratios in one run"),
 }
 
 #: Errors that the project's code raises with a message for whoever called it.

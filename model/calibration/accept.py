@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from model.calibration import report
 from model.calibration.measure import Acceptance, Settings, Task, run, summarise
 from model.calibration.results import ResultFile, write_whole
 from model.decoding.drafts.quantspec import VARIANTS
@@ -293,7 +294,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     dataset = {"humaneval": "HumanEval", "gsm8k": "GSM8K"}.get(
         arguments.prompts, Path(arguments.prompts).stem
     )
-    console = Console(highlight=False)
+    console = report.console()
     with Console(stderr=True).status("loading model and prompts"):
         names, prompts, digest = _load(arguments)
     tasks = tasks_of(drafts, names, prompts, batch)

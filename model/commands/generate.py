@@ -278,7 +278,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         seed=arguments.seed,
     )
     prompts = [source.tokenizer.encode(text).ids for text in texts]
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=max(100, Console().width))
     stream = not arguments.json and len(prompts) == 1
     if stream:
         console.print(RichText(texts[0], style="dim"), end="", soft_wrap=True)

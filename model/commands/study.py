@@ -32,6 +32,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from model.calibration import report
 from model.calibration.results import write_whole
 from model.calibration.timing import PassTimes, Verdict, judge_factors, time_passes
 from model.commands.generate import timed
@@ -294,7 +295,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     limit = check_int("--limit", arguments.limit, 1, 1 << 31)
     torch.set_num_threads(check_int("--threads", arguments.threads, 1, 1024))
     chosen = load_prompts(arguments.prompts)[:limit]
-    console, begun = Console(highlight=False), time.perf_counter()
+    console, begun = report.console(), time.perf_counter()
     studies: list[Study] = []
     with Progress(console=Console(stderr=True)) as progress:
         bar = progress.add_task("loading the model", total=len(names))

@@ -1,21 +1,16 @@
 """Speed of the fast form beside `torch.nn.functional.linear` in FP32 on the same shapes.
 
-    python -m model.datapath.bench [--json FILE]
-
-Prints, for square weights and 1, 8 and 32 rows of activations, the best time of each and the
-ratio: a target (p 9), a midpoint draft (p 6), and a target whose rows all hold an outlier that
-lifts the running exponent far above most tiles, so that every tile is summed on its own. One
-thread; weights are prepared before the clock starts, as they are in a decoding loop. The best
-of several rounds is taken, since others may use the machine.
+`bsspec bench products` prints, for square weights and 1, 8 and 32 rows of activations, the best
+time of each and the ratio: a target (p 9), a midpoint draft (p 6), and a target whose rows all
+hold an outlier that lifts the running exponent far above most tiles, so that every tile is summed
+on its own. One thread; weights are prepared before the clock starts, as they are in a decoding
+loop. The best of several rounds is taken, since others may use the machine.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -105,35 +100,20 @@ def table(timings: Sequence[Timing]) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m model.datapath.bench",
-        description="Times the fast form of the data path beside torch's FP32 linear layer.",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the timings there too")
-    parser.add_argument(
-        "--seconds", type=float, default=0.5, help="spent on each form and shape (default 0.5)"
-    )
-    options = parser.parse_args(arguments)
+def measure_all(seconds: float = 0.5) -> list[Timing]:
+    """Times all shapes on one thread, each form for `seconds`."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        timings = [measure(d, m, seconds=options.seconds) for d in SIZES for m in ROWS]
+        return [measure(d, m, seconds=seconds) for d in SIZES for m in ROWS]
     finally:
         torch.set_num_threads(threads)
-    print(table(timings))
-    if options.json is not None:
-        rows = [
-            {**timing._asdict()}
-            | {f"{form}_ratio": timing.ratio(form) for form in ("target", "draft", "outlier")}
-            for timing in timings
-        ]
-        options.json.write_text(
-            json.dumps({"torch": torch.__version__, "timings": rows}, indent=2) + "\n"
-        )
-    return 0
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+def as_json(timings: Sequence[Timing]) -> list[dict[str, float]]:
+    """The timings with their ratios."""
+    return [
+        timing._asdict()
+        | {f"{form}_ratio": timing.ratio(form) for form in ("target", "draft", "outlier")}
+        for timing in timings
+    ]
