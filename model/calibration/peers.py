@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -191,7 +192,8 @@ def midpoint_section(measured: Measured, model: str, dataset: str | None) -> Sec
             for w in worth
         ]
     }
-    return Section(f"midpoint_{model}", title, columns, rows, records, notes, facts)
+    stem = re.sub(r"[^\w.-]", "_", model)  # a file's name, whatever the model is called
+    return Section(f"midpoint_{stem}", title, columns, rows, records, notes, facts)
 
 
 def _two(both: tuple[float | None, float | None], form: Callable[[float], str]) -> list[str]:

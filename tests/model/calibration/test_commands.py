@@ -64,6 +64,15 @@ class TestPlt:
         for path in (tmp_path / "a").iterdir():
             assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
+    def test_an_entry_s_length_is_spread_over_the_batch(self, tmp_path: Path) -> None:
+        machine = ["--cost", "machine", "--batch", "32", "--out", str(tmp_path)]
+        assert cli.main([*QWEN, *machine]) == 0
+        found = json.loads((tmp_path / "plt.json").read_text())
+        grid = {(row["batch"], row["sequence"]): row["speedup"] for row in found["batches"]}
+        for place in range(5, 10):  # 64K .. 1024K over 32 sequences: 2K .. 32K each
+            assert found["choices"][place]["speedup"] == grid[32, 1 << (place + 6)]
+        assert found["choices"][5]["gamma"] == 7
+
     @pytest.mark.parametrize("reconstruct", RECONSTRUCT)
     def test_measured(
         self, results: Path, reconstruct: str, tmp_path: Path, capsys: pytest.CaptureFixture

@@ -75,6 +75,8 @@ def test_two_passes_verify_7_tokens_of_qwen() -> None:
     cost = MachineCost(PAPER_MODELS["Qwen3-14B"])
     assert cost.ratio == 5
     assert cost.attention_passes(8) == 2
+    # 32 rows hold 6 positions of 5 heads and 2 rows are left over: 32 positions take 6, not 5.
+    assert [cost.attention_passes(n) for n in (6, 7, 12, 13, 32)] == [1, 2, 2, 3, 6]
     assert cost.verify_ratio(7, 1, 1 << 20) == pytest.approx(1.85, abs=0.02)
     assert MachineCost(PAPER_MODELS["Llama-3.1-8B"]).verify_ratio(7, 1, 1 << 20) < 1.001
 
