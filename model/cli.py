@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plt": ("model.calibration.plt_command", "calibrates a precision lookup table"),
     "tables": ("model.calibration.tables_command", "the paper's tables and curves, recomputed"),
     "study": ("model.commands.study", "when speculation pays: measured here, factor by factor"),
+    "accuracy": ("model.calibration.accuracy", "how close the targets are to the 16-bit model"),
     "example": ("model.datapath.example", "a product small enough to redo by hand"),
     "bench": ("model.commands.bench", "speed of products and of decoding, as ratios in one run"),
 }
