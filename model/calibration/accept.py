@@ -27,8 +27,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from model.calibration import report
+from model.calibration.files import json_text, write_whole
 from model.calibration.measure import Acceptance, Settings, Task, run, summarise
-from model.calibration.results import ResultFile, write_whole
+from model.calibration.results import ResultFile
 from model.decoding.drafts.quantspec import VARIANTS
 from model.decoding.methods import Source, check_name
 from model.formats.checks import check_choice, check_int
@@ -329,7 +330,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     file.close()
     results = {key: result for key, result in file.results.items() if key in wanted}
     table, data = summary(settings, dataset, results, drafts)
-    write_whole(arguments.out / "acceptance.json", json.dumps(data, indent=1, allow_nan=False))
+    write_whole(arguments.out / "acceptance.json", json_text(data))
     show_grid(console, table)
     show(console, table)
     seconds = sum(result["seconds"] for result in results.values())

@@ -31,9 +31,9 @@ from rich.table import Table
 from torch import Tensor
 
 from model.calibration import report
+from model.calibration.files import json_text, write_whole
 from model.calibration.measure import RESAMPLE_SEED, RESAMPLES
 from model.calibration.paper import TARGETS
-from model.calibration.results import write_whole
 from model.decoding.drafts.base import Draft
 from model.decoding.drafts.plain import PlainModel
 from model.decoding.loop import Options, generate
@@ -263,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     data = {"source": "bsspec accuracy: measured", "details": details}
     if accuracy:
         data["table_VI"] = {title: accuracy}
-    write_whole(arguments.out / "accuracy.json", json.dumps(data, indent=1, allow_nan=False))
+    write_whole(arguments.out / "accuracy.json", json_text(data))
     console.print(
         f"{len(items)} items, {sum(plain.counts):,} tokens; {arguments.out}/accuracy.json"
     )

@@ -80,11 +80,3 @@ class ResultFile:
     def close(self) -> None:
         """Closes the file."""
         os.close(self._file)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes a file so that a reader sees the old one or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text)
-    os.replace(part, path)

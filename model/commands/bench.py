@@ -12,7 +12,6 @@ take turns, round after round, and the median counts, since others may use the m
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from model.calibration import report
+from model.calibration.files import json_text, write_whole
 from model.calibration.measure import Settings, Task, run
-from model.calibration.results import write_whole
 from model.datapath import bench as products
 from model.decoding.drafts.base import Loaded
 from model.decoding.drafts.bs_spec import BsSpec
@@ -252,7 +251,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         data["decoding"] = {"passes": rows, "calibration_tokens_per_second": speed}
     if arguments.json is not None:
-        write_whole(arguments.json, json.dumps(data, indent=1, allow_nan=False) + "\n")
+        write_whole(arguments.json, json_text(data))
     return 0
 
 

@@ -19,7 +19,6 @@ Source: "Lossless but Not Free: An Empirical Anatomy of Speculative Decoding on 
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import time
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from model.calibration import report
-from model.calibration.results import write_whole
+from model.calibration.files import json_text, write_whole
 from model.calibration.timing import PassTimes, Verdict, judge_factors, time_passes
 from model.commands.generate import timed
 from model.decoding.drafts.base import Draft
@@ -316,7 +315,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "path": "fast",
     }
     show(console, studies)
-    data = json.dumps(as_json(studies, noted), indent=1, allow_nan=False)
+    data = json_text(as_json(studies, noted))
     write_whole(arguments.out / "study.json", data)
     for kind in ("svg", "png"):
         plot(studies, arguments.out / f"study.{kind}", arguments.device)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model.calibration.results import ResultFile, write_whole
+from model.calibration.results import ResultFile
 
 SETTINGS = {"gamma": 7, "seed": 0}
 
@@ -76,11 +76,3 @@ def test_nan_never_enters_the_file(tmp_path: Path) -> None:
         file.add({"key": "a", "value": float("nan")})
     file.close()
     assert list(ResultFile(tmp_path / "results.jsonl", SETTINGS).results) == []
-
-
-def test_a_whole_file_replaces_the_old_one(tmp_path: Path) -> None:
-    path = tmp_path / "table.json"
-    write_whole(path, "one")
-    write_whole(path, "two")
-    assert path.read_text() == "two"
-    assert [p.name for p in tmp_path.iterdir()] == ["table.json"]
