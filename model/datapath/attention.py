@@ -136,7 +136,8 @@ def mix(row_scores: Tensor, positions: Tensor, values: ValueTiles, width: int) -
     tiles = row_scores.shape[2]
     tokens = torch.arange(tiles * TILE_K).view(tiles, 1, TILE_K)
     alive = (tokens <= positions[:, None, :, None])[:, None]  # (batch, 1, tiles, rows, 64)
-    x = fixed_scores(row_scores, width).masked_fill_(~alive, _NEVER)
+    # The score of a token that takes no part may be anything, Inf too: it must not be looked at.
+    x = fixed_scores(row_scores.masked_fill(~alive, 0.0), width).masked_fill_(~alive, _NEVER)
     maxima = x.amax(-1).cummax(2).values >> 16
     p = exponentials(x, maxima.unsqueeze(-1)).masked_fill_(~alive, 0.0)
     totals = integer_sum(p).sum(-1)

@@ -84,8 +84,9 @@ def probs(logits: Tensor, sampling: Sampling) -> np.ndarray:
         return law
     scores = logits.to(torch.float64).cpu().numpy()
     _check(scores)
-    # The maximum comes off first: a tiny temperature must not make an infinite score of a finite one.
-    law = np.exp((scores - scores.max()) / sampling.temperature)
+    # The maximum comes off first: a tiny temperature must not make infinities of scores.
+    with np.errstate(over="ignore"):  # minus infinity, whose law is 0
+        law = np.exp((scores - scores.max()) / sampling.temperature)
     if 0 < sampling.top_k < len(law):
         order = np.argsort(-scores, kind="stable")
         law[order[sampling.top_k :]] = 0.0
