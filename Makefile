@@ -14,7 +14,7 @@ files  := $(or $(FILES),tests/vectors/*.json)
 on      = $(filter-out 0 no off,$($(1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim vectors faults verilog area recipes variants bench example lint types unit quick format clean distclean
+.PHONY: help setup demo test sim vectors faults verilog area recipes variants bench verify lossless example lint types unit quick format clean distclean
 
 help: ## list the targets (this)
 	@echo "BS-Spec: make TARGET [OPTION=value ...]"
@@ -27,9 +27,9 @@ setup: ## make .venv/ and bring Verilator (other targets do it themselves)
 demo: setup ## the main job: real weights and prompts through the RTL (about 5 minutes)
 	@$(PY) -m sim.demo
 
-test: setup ## lint, types, unit tests, a quick form of every bench and vector
+test: setup ## lint, types, unit tests, a quick form of every bench, vector and proof
 	@passed=0; failed=0; bad=; \
-	for step in lint types unit quick; do \
+	for step in lint types unit quick lossless; do \
 	  echo "== $$step"; \
 	  if $(MAKE) --no-print-directory $$step; then passed=$$((passed + 1)); \
 	  else failed=$$((failed + 1)); bad="$$bad $$step"; fi; \
@@ -61,6 +61,12 @@ variants: setup ## [LIB=x.lib]: choices of the design beside what was not built
 
 bench: setup ## speed of products and of decoding beside torch's own, as ratios in one run
 	@$(PY) -m model.cli bench
+
+verify: setup ## [SEED=n OUT=folder]: speculative decoding is lossless, five levels, the whole (half an hour)
+	@$(PY) -m model.cli verify $(if $(SEED),--seed "$(SEED)") $(if $(OUT),--out "$(OUT)")
+
+lossless: setup ## its quick form, on a tiny model
+	@$(PY) -m model.cli verify --quick
 
 example: setup ## a product small enough to redo by hand, with every step
 	@$(PY) -m model.datapath.example

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import components, pipeline
+from docs import components, kv_picture, pipeline
 from hw.compute.array import Array
 from hw.config import PRESETS, ConfigError, load
 from hw.emit import WAIVERS, emit, ports_text
@@ -90,13 +90,14 @@ def test_readme_links_every_page() -> None:
     assert linked == {f"docs/{path.name}" for path in PAGES[1:]}
 
 
-def test_readme_example_prints_what_it_says() -> None:
-    text = page("README.md")
+@pytest.mark.parametrize("name", ["README.md", "docs/decoding.md"])
+def test_example_prints_what_it_says(name: str) -> None:
+    text = page(name)
     source = PYTHON_BLOCK.findall(text)[0]
     said = re.findall(r"^```text\n(.*?)^```$", text[text.index(source) :], re.DOTALL | re.MULTILINE)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(source, "README.md", "exec"), {})
+        exec(compile(source, name, "exec"), {"__name__": name})
     assert printed.getvalue() == said[0]
 
 
@@ -144,6 +145,35 @@ class TestArchitecture:
         with pytest.raises(ConfigError) as refused:
             load(str(tmp_path / "bad.toml"))
         assert str(refused.value) in self.TEXT
+
+
+class TestKvCache:
+    TEXT = page("docs/kv-cache.md")
+
+    def test_picture(self) -> None:
+        steps = kv_picture.record(60, 7, 2)
+        assert kv_picture.text(steps, 56) in self.TEXT
+        assert kv_picture.svg(steps, 56) == page("docs/kv-cache.svg")
+
+    def test_the_other_case(self) -> None:
+        (*_, last) = kv_picture.record(60, 7, 5)
+        assert (last.cells.count("K"), last.block) == (66, "final")
+
+    def test_a_round_that_reaches_no_end_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"gamma must be in 4\.\.256, not 3"):
+            kv_picture.record(60, 3, 0)
+
+
+class TestTraps:
+    TEXT = page("docs/verification.md")
+    LISTED = re.findall(r"^\| .* \| `([\w/]+\.py)::(\w+)` \|$", TEXT, re.MULTILINE)
+
+    def test_the_list_is_whole(self) -> None:
+        assert len(self.LISTED) == len(set(self.LISTED)) == 26
+
+    @pytest.mark.parametrize(("path", "name"), LISTED)
+    def test_each_is_a_test(self, path: str, name: str) -> None:
+        assert re.search(rf"^ *def {name}\(", page(path), re.MULTILINE), f"{path}::{name}"
 
 
 class TestBenches:

@@ -149,7 +149,7 @@ def moved(values: Tensor, dim: int) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "shape", [(1,), (64,), (130,), (3, 70), (64, 64), (2, 3, 65), (2, 1, 3, 7)]
+    "shape", [(1,), (64,), (130,), (3, 70), (2, 100), (64, 64), (2, 3, 65), (2, 1, 3, 7)]
 )
 @pytest.mark.parametrize("group", [64, 9, 1])
 def test_any_rank_and_dimension(shape: tuple[int, ...], group: int) -> None:
