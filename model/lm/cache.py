@@ -22,7 +22,8 @@ Contract: section 9.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import torch
@@ -106,7 +107,18 @@ class KVCache:
         self.value_exponents = zeros(torch.uint8, self.capacity, n_tiles)
         self.value_signs = zeros(torch.uint8, self.capacity, d)
         self.value_magnitudes = zeros(torch.int16, self.capacity, d)
-        self.readers: list[Reader] = []
+        self._readers: list[weakref.ref[Reader]] = []
+
+    def _told(self) -> Iterator[Reader]:
+        """Readers that are still in use.
+
+        They hold the cache, so the cache holds them weakly: a circle of them would keep gigabytes
+        until Python's collector, which counts objects and not bytes, happens to run.
+        """
+        for reference in self._readers:
+            reader = reference()
+            if reader is not None:
+                yield reader
 
     def write(self, layer: int, rows: Rows, keys: Tensor, values: Tensor) -> None:
         """Writes keys and values of a pass, and closes the blocks whose last row is among them.
@@ -129,7 +141,7 @@ class KVCache:
         self.value_exponents[layer][at] = stored.exponents
         self.value_signs[layer][at] = stored.signs
         self.value_magnitudes[layer][at] = stored.magnitudes
-        for reader in self.readers:
+        for reader in self._told():
             reader.rows_written(layer, rows, opened, stored)
         for b in rows.active:
             first, end = rows.starts[b], rows.starts[b] + rows.counts[b]
@@ -137,8 +149,8 @@ class KVCache:
                 self._close(layer, b, block)
 
     def attach(self, reader: Reader) -> None:
-        """Tells a reader of all that is committed, and of every write from now on."""
-        self.readers.append(reader)
+        """Tells a reader of all that is committed, and of every write while it lives."""
+        self._readers.append(weakref.ref(reader))
         rows = Rows.of([[0] * length for length in self.lengths], [0] * self.batch, self.device)
         if not rows.active:
             return
@@ -172,7 +184,7 @@ class KVCache:
         self.closed_exponents[layer][b, :, block] = stored.exponents.squeeze(-1)
         self.closed_signs[layer][b, :, block] = stored.signs
         self.closed_magnitudes[layer][b, :, block] = stored.magnitudes
-        for reader in self.readers:
+        for reader in self._told():
             reader.block_closed(layer, b, block)
 
     def commit(self, counts: Sequence[int]) -> None:

@@ -209,7 +209,11 @@ def _checked(options: argparse.Namespace) -> tuple[list[Check], float]:
         run = _Run(options, progress)
         for level in options.level or LEVELS:
             task = progress.add_task(level, total=None)
-            checks += run.checks(level)
+            for check in run.checks(level):
+                checks.append(check)
+                if not options.quick:  # the long form tells what it has before Holm's correction
+                    line = f"{level}: {check.name}: {check.verdict}"
+                    progress.console.print(line, highlight=False, markup=False)
             progress.update(task, total=1, completed=1)
     return decided(checks), time.monotonic() - start
 

@@ -56,14 +56,17 @@ class BsSpec(SharedCacheDraft):
         self.model, self.exact, self.dtype = model, exact, dtype
         self.drafts = precision is not None
         self._weights: dict[Load, DenseWeights] = {}
+        self._views: dict[Load, ExactView | BfpView] = {}
+        self._open_keys: OpenKeys | None = None
 
     def open_paths(self, batch: int, capacity: int) -> tuple[Path, Path | None]:
         """Paths over a new cache."""
+        self._views, self._open_keys = {}, None
+        self.__dict__.pop("cache", None)
         # The codes stay with the processor where a device lacks 64-bit numbers (MPS).
         codes = self.device if torch.device(self.device).type != "mps" else "cpu"
         self.cache = KVCache(self.config, batch, capacity, p_full=self.model.p_full, device=codes)
         self._open_keys = OpenKeys(self.cache) if self.exact else None
-        self._views: dict[Load, ExactView | BfpView] = {}
         draft = None if self.precision is None else self.path(self.precision)
         return self.path(self.full), draft
 

@@ -19,6 +19,7 @@ Source: Tiwari et al., "QuantSpec: Self-Speculative Decoding with Hierarchical Q
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 import torch
@@ -101,13 +102,14 @@ class HierarchicalView(DenseView):
             return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.layers)]
 
         self.behind_keys, self.behind_values = zeros(), zeros()
-        self.target = target or self
-        self.upper: HierarchicalView | None = None
+        # Of the two only the draft's view holds the other one: a circle would keep the memory.
+        self._target = target
+        self._upper: weakref.ref[HierarchicalView] | None = None
         if target is None:
             self.own_keys, self.own_values = zeros(), zeros()
         else:
             self.own_keys, self.own_values = target.own_keys, target.own_values
-            target.upper = self
+            target._upper = weakref.ref(self)
 
     def border(self, positions: Tensor) -> Tensor:
         """The start of the group before the row's own one."""
@@ -115,7 +117,7 @@ class HierarchicalView(DenseView):
 
     def write(self, layer: int, rows: Rows, keys: Tensor, values: Tensor) -> None:
         """Writes bfloat16 (rows, KV heads, d_h); quantises groups whose last row is among them."""
-        target = self.target
+        target = self._target or self
         at = (rows.sequence, slice(None), rows.position)
         target.own_keys[layer][at] = keys.to(target.own_keys[layer])
         target.own_values[layer][at] = values.to(target.own_values[layer])
@@ -133,7 +135,8 @@ class HierarchicalView(DenseView):
                 strict=True,
             )
         ]
-        for view, which in ((self.upper, 0), (self, 1)):
+        upper = self._upper() if self._upper is not None else None
+        for view, which in ((upper, 0), (self, 1)):
             if view is not None:
                 kept_keys, kept_values = view.behind_keys[layer], view.behind_values[layer]
                 kept_keys[b, :, tokens] = keys[which].to(kept_keys)

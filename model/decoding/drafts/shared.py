@@ -77,7 +77,8 @@ class SharedCacheDraft(Draft):
         """A target path and a draft path over a new cache."""
 
     def start(self, batch: int, capacity: int) -> None:
-        """Begins anew with a new cache."""
+        """Begins anew with a new cache; the old one is let go first."""
+        self._target = self._draft = None
         self._target, self._draft = self.open_paths(batch, capacity)
         self._lengths, self._ahead = [0] * batch, [0] * batch
 

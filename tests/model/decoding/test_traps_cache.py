@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -241,3 +243,19 @@ def test_a_copy_without_draft_is_the_same_target(model: StoredModel) -> None:
     plain = generate(autoregressive(draft), prompts, Options(max_new=6))
     assert draft.drafts
     assert not any(r.drafted for r in plain.rounds)
+
+
+@pytest.mark.parametrize("name", ["W5KV5", "quantspec-ns-w4kv4", "separate:first-1"])
+def test_a_new_start_frees_the_old_cache(name: str) -> None:
+    """Without the collector: references in a circle would keep caches of gigabytes."""
+    draft = make_draft(name, Source("small", random_checkpoint(SMALL, 2), None))
+    prompts = prompts_of(97, 15, (70,))
+    generate(draft, prompts, Options(gamma=2, max_new=4))
+    target = draft.target if isinstance(draft, SeparateModel) else draft
+    old = weakref.ref(target._target.view)
+    gc.disable()
+    try:
+        generate(draft, prompts, Options(gamma=2, max_new=4))
+        assert old() is None
+    finally:
+        gc.enable()
