@@ -97,11 +97,26 @@ def first_writer_wins() -> Replaced:
     return Replaced(KVCache, "write", write)
 
 
+def first_close_wins() -> Replaced:
+    """A cache whose key blocks keep the form in which they were closed first: from drafted keys."""
+    closed: set[tuple[int, int, int, int]] = set()
+    close = KVCache._close
+
+    def close_once(self: KVCache, layer: int, b: int, block: int) -> None:
+        name = (id(self), layer, b, block)
+        if name not in closed:
+            closed.add(name)
+            close(self, layer, b, block)
+
+    return Replaced(KVCache, "_close", close_once)
+
+
 def greedy_faults() -> dict[str, tuple[Replaced, ...]]:
     """Faults of greedy decoding, by name; made anew for each use, since some remember."""
     return {
         "accept always": SAMPLED["accept always"],
         "drafted keys and values stay": (first_writer_wins(),),
+        "a block closed from drafted keys stays": (first_close_wins(),),
     }
 
 

@@ -38,6 +38,7 @@ class Check:
         tokens: that were compared; for fractions, outcomes.
         detail: more, in words.
         control: the product was broken on purpose.
+        note: said for comparison; nothing is claimed, and nothing can be wrong.
         adjusted: Holm's p over all statistical checks of the report that are no controls.
     """
 
@@ -50,6 +51,7 @@ class Check:
     tokens: int = 0
     detail: str = ""
     control: bool = False
+    note: bool = False
     adjusted: float | None = None
 
     @property
@@ -65,11 +67,13 @@ class Check:
     @property
     def good(self) -> bool:
         """As it must be: a check holds, a control does not."""
-        return self.holds != self.control
+        return self.note or self.holds != self.control
 
     @property
     def verdict(self) -> str:
         """In words."""
+        if self.note:
+            return "no claim"
         if self.control:
             return "PASSED, BUT MUST FAIL" if self.holds else "failed as it must"
         return "holds" if self.holds else "WRONG"
@@ -95,8 +99,9 @@ def table(checks: Sequence[Check]) -> str:
         lines.append("")
     wrong = [check for check in checks if not check.good]
     controls = sum(check.control for check in checks)
+    plain = len(checks) - controls - sum(check.note for check in checks)
     lines.append(
-        f"{len(checks) - controls} checks, {controls} controls: "
+        f"{plain} checks, {controls} controls: "
         + ("all as they must be" if not wrong else f"{len(wrong)} WRONG")
     )
     lines += [f"  WRONG: {check.level}: {check.name}" for check in wrong]
