@@ -187,10 +187,11 @@ def summary(
 
 def show(console: Console, table: dict[str, Acceptance]) -> None:
     """Prints all rates, and acceptance by position."""
-    rates = Table("draft", title="acceptance, measured", title_justify="left", box=None)
+    form: dict[str, Any] = {"title_justify": "left", "box": None, "pad_edge": False}
+    rates = Table("draft", title="acceptance, measured", padding=(0, 1, 0, 0), **form)
     for name in ("alpha_cond", "95 %", "alpha_tv", "95 % ", "accept_per_draft", "mean_accept_len"):
         rates.add_column(name, justify="right")
-    by_position = Table("draft", title="accept_at[k]", title_justify="left", box=None)
+    by_position = Table("draft", title="accept_at[k]", **form)
     gamma = max((len(a.rates.accept_at) for a in table.values()), default=0)
     for k in range(1, gamma + 1):
         by_position.add_column(str(k), justify="right")
