@@ -167,7 +167,8 @@ def show(console: Console, result: dict[str, Any]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     rates = result["rates"]
     path = "exact path" if result["exact"] else "fast path"
-    table.add_row("draft", f"{result['draft']}, gamma {result['gamma']}, {path}")
+    gamma = "of the table" if "pairs" in result else result["gamma"]
+    table.add_row("draft", f"{result['draft']}, gamma {gamma}, {path}")
     if "pairs" in result:
         table.add_row("pairs used", ", ".join(result["pairs"]))
     table.add_row("new tokens", ", ".join(str(len(tokens)) for tokens in result["tokens"]))
