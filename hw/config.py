@@ -70,6 +70,8 @@ class Config:
         Results that leave a cycle, an MPU.
     result_tiles : int
         Output tiles that the result buffer of an MPU holds.
+    special_elements : int
+        Elements a cycle of a slice of the special function unit, one slice a row: 1, 2, 4 or 8.
 
     Raises
     ------
@@ -93,6 +95,7 @@ class Config:
     acc_columns: int = 16
     drain: int = 8
     result_tiles: int = 2
+    special_elements: int = 2
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -139,6 +142,10 @@ class Config:
         )
         need(1 <= self.contexts <= 16, f"contexts must be 1 to 16, not {self.contexts}")
         need(self.result_tiles >= 2, f"result_tiles must be at least 2, not {self.result_tiles}")
+        need(
+            self.special_elements in (1, 2, 4, 8),
+            f"special_elements must be 1, 2, 4 or 8, not {self.special_elements}",
+        )
         sized &= need(self.acc_columns >= 1, f"acc_columns must be >= 1, not {self.acc_columns}")
         sized &= need(self.drain >= 1, f"drain must be at least 1, not {self.drain}")
         if sized:
@@ -345,7 +352,15 @@ PRESETS = {
     for config in (
         Config(name="tiny", t_m=2, subarrays=1, fanout=4, acc_columns=1, drain=1),
         Config(name="small", t_m=8, subarrays=1, fanout=8, acc_columns=2, drain=2),
-        Config(name="paper", t_m=32, subarrays=2, fanout=32, acc_columns=16, drain=8),
+        Config(
+            name="paper",
+            t_m=32,
+            subarrays=2,
+            fanout=32,
+            acc_columns=16,
+            drain=8,
+            special_elements=8,
+        ),
     )
 }
 

@@ -140,11 +140,14 @@ def instantiate(
     library.add(component)
     interface = SimpleNamespace()
     ports: dict[str, Any] = {}
-    for port, member in component.signature.members.items():
-        if not member.is_port:
-            raise TypeError(f"{component.module_name}.{port} must be a port, not an interface")
+    for path, member, _ in component.signature.flatten(component):
+        port = "__".join(map(str, path))
         value = packed(member.shape, name=f"{name}__{port}")
-        setattr(interface, port, value)
+        # A stream is a namespace of its own: interface.beats.valid.
+        place = interface
+        for part in path[:-1]:
+            place = vars(place).setdefault(part, SimpleNamespace())
+        setattr(place, path[-1], value)
         ports[("i_" if member.flow == In else "o_") + port] = Value.cast(value)
     if component.sequential:
         ports["i_clk"] = ClockSignal()

@@ -20,7 +20,7 @@ class Fault:
     bench : str
         The bench that must see it.
     file : str
-        Below ``hw/compute``.
+        Below ``hw``.
     old, new : str
         Text and its replacement.
     config : str
@@ -38,7 +38,8 @@ class Fault:
 def _faults(
     bench: str, file: str, *rows: tuple[str, str, str], config: str = "tiny"
 ) -> list[Fault]:
-    return [Fault(what, bench, file, old, new, config) for what, old, new in rows]
+    path = file if "/" in file else f"compute/{file}"
+    return [Fault(what, bench, path, old, new, config) for what, old, new in rows]
 
 
 FAULTS: list[Fault] = [
@@ -457,6 +458,261 @@ FAULTS: list[Fault] = [
             "overflow of masked rows is raised",
             "(payload.overflow & payload.rows).any()",
             "payload.overflow.any()",
+        ),
+    ),
+    *_faults(
+        "exp2_table",
+        "special/tables.py",
+        ("a slope is one off", "slope.eq(pair[1])", "slope.eq(pair[1] ^ (segment == 9))"),
+        ("a base is one off", "base.eq(pair[0])", "base.eq(pair[0] ^ (segment == 40))"),
+        ("segments are swapped", "m.Case(segment)", "m.Case(segment ^ 1)"),
+        ("the change is rounded up", "product.eq(slope * step)", "product.eq(slope * (step + 1))"),
+    ),
+    *_faults(
+        "reciprocal_table",
+        "special/tables.py",
+        ("a falling function rises", "if table.falling else", "if not table.falling else"),
+    ),
+    *_faults(
+        "rsqrt_table",
+        "special/tables.py",
+        (
+            "the parity of the exponent is ignored",
+            "m.Switch(self.index[table.step_bits :])",
+            "m.Switch(self.index[table.step_bits : -1])",
+        ),
+    ),
+    *_faults(
+        "scores",
+        "special/scores.py",
+        ("negative scores are cut off", "(sign & below)", "(sign & 0)"),
+        (
+            "what a far shift loses is forgotten",
+            "Cat(lost).any() | (far & product.any())",
+            "Cat(lost).any()",
+        ),
+        (
+            "bits of the least shift are forgotten",
+            "lost = [product[:_LEAST_SHIFT].any()]",
+            "lost = []",
+        ),
+        ("no clamp above", "((shift < 0) | magnitude[X_BITS - 1 :].any())", "(shift < 0)"),
+        (
+            "no clamp far above",
+            "((shift < 0) | magnitude[X_BITS - 1 :].any())",
+            "magnitude[X_BITS - 1 :].any()",
+        ),
+        (
+            "a clamp of 2^31 - 2",
+            "(1 << (X_BITS - 1)) - 1, magnitude",
+            "(1 << (X_BITS - 1)) - 2, magnitude",
+        ),
+        (
+            "the exponent of the factor",
+            "score.exponent + self.factor.exponent",
+            "score.exponent - 18",
+        ),
+    ),
+    *_faults(
+        "probabilities",
+        "special/softmax.py",
+        (
+            "dead tokens take part",
+            "(beat.live[i], beat.values[i] >>",
+            "(Const(1, 1), beat.values[i] >>",
+        ),
+        (
+            "the maximum of one tile",
+            "raises.eq(top.live & (~begun | (top.value > maximum)))",
+            "raises.eq(top.live)",
+        ),
+        ("M outlives its row", "(begun | top.live) & ~row_ends", "(begun | top.live)"),
+        ("rises are lost", "room=rises_taken != GROUPS_WAITING", "room=1"),
+        ("the first tile rises", "rise.eq(Mux(raises & begun,", "rise.eq(Mux(raises,"),
+        ("L is not shifted", "places.eq(Mux(tile_begins, rise, 0))", "places.eq(0)"),
+        ("L is shifted with every beat", "places.eq(Mux(tile_begins, rise, 0))", "places.eq(rise)"),
+        ("L outlives its row", "Mux(fresh, 0, total)", "total"),
+        ("far rises wrap", "Mux(rise >= _RISE_LIMIT, _RISE_LIMIT, rise)", "rise"),
+        ("the flush border is one off", "integer < EXP2_LEAST", "integer <= EXP2_LEAST"),
+        ("far differences wrap", "Mux(difference < least, least, difference)", "difference"),
+        ("ties round up", "(s2_value[: drop - 1].any() | s2_value[drop])", "Const(1, 1)"),
+        (
+            "terms are doubled",
+            "places.eq(128 - self.number.exponent)",
+            "places.eq(127 - self.number.exponent)",
+        ),
+        ("small P count", "Mux(places[6], 0, term >> places[:6])", "term >> places[:6]"),
+        ("a total is overwritten", "valid & ~(result.last & reserved)", "valid"),
+    ),
+    *_faults(
+        "probabilities",
+        "special/groups.py",
+        (
+            "the first live token wins",
+            "Mux(b_live & (~a_live | (b > a)), b, a)",
+            "Mux(~a_live, b, a)",
+        ),
+        (
+            "the largest of the last beat",
+            "(~group_live | (s1_value > group_value))",
+            "(group_live == group_live)",
+        ),
+        ("the largest outlives its group", "self.live & ~groups.closed", "self.live"),
+        (
+            "a note leaves a beat late",
+            "self.stages.valid[0] & self.final)",
+            "self.stages.valid[1] & self.final)",
+        ),
+        ("rows are overwritten", "(occupied != depth) & (groups_taken", "(groups_taken"),
+        ("notes are overwritten", " & (groups_taken != GROUPS_WAITING)", ""),
+        (
+            "groups do not end by themselves",
+            "last_row.eq(closes | (open_rows == rows - 1))",
+            "last_row.eq(closes)",
+        ),
+        (
+            "beats are read before their group is complete",
+            "Mux(self.closed, complete, 0)",
+            "self.seen",
+        ),
+    ),
+    *_faults(
+        "silu",
+        "special/silu.py",
+        (
+            "the flush border is one off",
+            "(shifted > (-EXP2_LEAST << EXPONENT_FRACTION_BITS))",
+            "(shifted > (-EXP2_LEAST + 1 << EXPONENT_FRACTION_BITS))",
+        ),
+        ("huge gates are not flushed", "flushed.eq((shift < 0) | ", "flushed.eq("),
+        ("log2(e) is one off", "log2_e_factor().integer)", "(log2_e_factor().integer + 32))"),
+        ("far shifts wrap", "far.eq(shift[5:9].any())", "far.eq(0)"),
+        ("t = 1 is a fraction of 0", " | fraction[top].replicate(top)", ""),
+        (
+            "negative gates keep the factor of positive ones",
+            "Mux(s3_negative, below[exp2_table().fraction_bits :], sigmoid)",
+            "sigmoid",
+        ),
+        (
+            "the exponent of t is lost",
+            "s2_exponent - Mux(s2_negative, s2_drop, 0)",
+            "s2_exponent",
+        ),
+        ("the sign of the gate alone", "gate.sign ^ up.sign)", "gate.sign)"),
+    ),
+    *_faults(
+        "silu",
+        "special/floats.py",
+        (
+            "subnormal operands keep their exponent",
+            "self.exponent.eq(effective - zeros)",
+            "self.exponent.eq(effective)",
+        ),
+        (
+            "rounding without its sticky bit",
+            "(aligned[0] | aligned[2])",
+            "aligned[2]",
+        ),
+        ("Inf counts as a number", "(~self.refused).replicate(", "Const(1, 1).replicate("),
+        (
+            "a result of 0 keeps its sign",
+            "m.Elif(nonzero)",
+            "m.Elif(self.exponent == self.exponent)",
+        ),
+        (
+            "overflow after rounding is missed",
+            "((exponent > 254) | code[7:15].all())",
+            "(exponent > 254)",
+        ),
+    ),
+    *_faults(
+        "silu",
+        "special/elementwise.py",
+        ("dead elements leave", "return bits & live.replicate(len(bits))", "return bits"),
+        ("dead elements are refused", "eq(lane.refused & beat.live[i])", "eq(lane.refused)"),
+        (
+            "overflow of dead elements",
+            "eq(lane.overflow & result.live[i])",
+            "eq(lane.overflow & beat.live[i])",
+        ),
+    ),
+    *_faults(
+        "silu",
+        "special/flow.py",
+        (
+            "a stalled beat moves on",
+            "self.advance.eq(~self.valid[-1] | ready)",
+            "self.advance.eq(1)",
+        ),
+        (
+            "valid waits for ready",
+            "self.advance.eq(~self.valid[-1] | ready)",
+            "self.advance.eq(ready)",
+        ),
+        ("status does not stay", "((held[name] & ~clear) | value)", "(value)"),
+    ),
+    *_faults(
+        "residual",
+        "special/sums.py",
+        ("far is one place early", "(distance > reach)", "(distance > 6)"),
+        (
+            "the sign of the larger exponent",
+            "small_sign, large_sign)),",
+            "large_sign, large_sign)),",
+        ),
+        (
+            "equal signs are taken off",
+            "Mux(large_sign ^ small_sign, moved - kept, moved + kept)",
+            "Mux(large_sign ^ small_sign, moved + kept, moved - kept)",
+        ),
+        (
+            "the exponent of a far sum",
+            "Mux(far, large_exponent - reach, small_exponent)",
+            "small_exponent",
+        ),
+    ),
+    *_faults(
+        "residual",
+        "special/residual.py",
+        (
+            "exponents are never swapped",
+            "total.swap.eq(y.exponent > x.exponent)",
+            "total.swap.eq(0)",
+        ),
+    ),
+    *_faults(
+        "rope",
+        "special/rope.py",
+        ("low adds its second product", 'minus = number == 0 and side == "y"', "minus = False"),
+        (
+            "sine and cosine are swapped in high",
+            '("high", "sine", "cosine")',
+            '("high", "cosine", "sine")',
+        ),
+        (
+            "the sign of a factor is lost",
+            "channels[channel].sign ^ negative ^ minus",
+            "channels[channel].sign ^ minus",
+        ),
+        (
+            "a factor of 1 is 0",
+            "magnitude.eq(Mux(factor < 0, -factor, factor))",
+            "magnitude.eq(Mux(factor < 0, -factor, factor)[:14])",
+        ),
+        (
+            "overflow of low alone",
+            "self.overflow.eq(overflow.any())",
+            "self.overflow.eq(overflow[0])",
+        ),
+    ),
+    *_faults(
+        "rope",
+        "special/sums.py",
+        ("no sticky bit", "Mux(far, small.any(), small)", "Mux(far, 0, small)"),
+        (
+            "a larger exponent on a product of 0 hides the other",
+            "far.eq((distance > reach) & large.any())",
+            "far.eq(distance > reach)",
         ),
     ),
 ]

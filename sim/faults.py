@@ -31,8 +31,7 @@ def planted(text: str, fault: Fault) -> str:
     count = text.count(fault.old)
     if count != 1:
         raise StaleFault(
-            f"fault {fault.what!r}: its text must occur once in hw/compute/{fault.file},"
-            f" not {count} times"
+            f"fault {fault.what!r}: its text must occur once in hw/{fault.file}, not {count} times"
         )
     return text.replace(fault.old, fault.new)
 
@@ -46,7 +45,7 @@ def _tree(name: str, fault: Fault | None) -> Path:
     for package in ("sim", "model"):
         (tree / package).symlink_to(ROOT / package)
     if fault is not None:
-        path = tree / "hw" / "compute" / fault.file
+        path = tree / "hw" / fault.file
         path.write_text(planted(path.read_text(), fault))
     return tree
 
@@ -130,7 +129,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         for fault in chosen:
-            planted((ROOT / "hw" / "compute" / fault.file).read_text(), fault)
+            planted((ROOT / "hw" / fault.file).read_text(), fault)
     except (StaleFault, OSError) as error:
         print(f"sim.faults: {error}")
         return 2

@@ -21,6 +21,12 @@ from hw.compute.sequencer import Sequencer
 from hw.compute.subarray import Subarray
 from hw.config import PRESETS, Config
 from hw.library import Unique
+from hw.special.residual import Residual
+from hw.special.rope import Rope
+from hw.special.scores import Scores
+from hw.special.silu import Silu
+from hw.special.softmax import Probabilities
+from hw.special.tables import SegmentTable
 
 TINY, SMALL, PAPER = (PRESETS[name] for name in ("tiny", "small", "paper"))
 #: Two rows of ``paper``: fold 1, where every cycle of the pipeline is in use.
@@ -42,14 +48,25 @@ ODD = Config(
     acc_columns=8,
     drain=1,
     result_tiles=3,
+    special_elements=4,
 )
 #: The narrowest core there is: no guard bits, accumulators narrower than an FP32 significand.
-BARE = dataclasses.replace(NINE, name="bare", t_m=1, max_k=64, align_guard_bits=0, acc_guard_bits=0)
+BARE = dataclasses.replace(
+    NINE,
+    name="bare",
+    t_m=1,
+    max_k=64,
+    align_guard_bits=0,
+    acc_guard_bits=0,
+    special_elements=1,
+)
 #: Configurations of the benches by name, presets included.
 CONFIGS = {config.name: config for config in (*PRESETS.values(), SLICE, NINE, ODD, BARE)}
 
 #: For components that a wide fold-1 core uses in another way.
 WIDE = (TINY, NINE, ODD, BARE, SLICE)
+#: For a slice of the special function unit: 2, 4, 1 and 8 elements a cycle.
+SPECIAL = (TINY, ODD, BARE, PAPER)
 
 
 @dataclass(frozen=True)
@@ -120,6 +137,57 @@ BENCHES = {
         BenchSpec("sequencer", Sequencer, "planes through the pipeline, cycle by cycle", full=WIDE),
         BenchSpec(
             "result_control", ResultControl, "room, order and hand-over of results", full=WIDE
+        ),
+        BenchSpec(
+            "exp2_table",
+            lambda _: SegmentTable(function="exp2"),
+            "2^f in linear segments, every index",
+            full=(TINY,),
+            module="segment_table",
+        ),
+        BenchSpec(
+            "reciprocal_table",
+            lambda _: SegmentTable(function="recip"),
+            "1 / (1 + f) in linear segments, every index",
+            full=(TINY,),
+            module="segment_table",
+        ),
+        BenchSpec(
+            "rsqrt_table",
+            lambda _: SegmentTable(function="rsqrt"),
+            "reciprocal square root in linear segments, every index",
+            full=(TINY,),
+            module="segment_table",
+        ),
+        BenchSpec(
+            "scores",
+            lambda config: Scores(elements=config.special_elements),
+            "scores to fixed-point exponents: every exponent, clamps, moods, status",
+            full=SPECIAL,
+        ),
+        BenchSpec(
+            "probabilities",
+            lambda config: Probabilities(elements=config.special_elements),
+            "running maximum, exponentials and their sum: moods, masks, rises",
+            full=SPECIAL,
+        ),
+        BenchSpec(
+            "silu",
+            lambda config: Silu(elements=config.special_elements),
+            "SiLU times up: every gate, moods, status",
+            full=SPECIAL,
+        ),
+        BenchSpec(
+            "residual",
+            lambda config: Residual(elements=config.special_elements),
+            "residual sum: every distance of exponents, moods, status",
+            full=SPECIAL,
+        ),
+        BenchSpec(
+            "rope",
+            lambda config: Rope(elements=config.special_elements),
+            "RoPE: every distance of exponents, corner factors, moods, status",
+            full=SPECIAL,
         ),
         BenchSpec(
             "array",

@@ -1,0 +1,1 @@
+"""Special functions of one row: one slice of the special function unit, streaming."""
