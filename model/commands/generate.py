@@ -4,8 +4,9 @@
 
 Text is streamed as it is committed. On a terminal, drafted tokens that were accepted are green, a
 token by which the target replaced a rejected one is red, the bonus behind a round of accepted ones
-is blue, and the first token, of the prompt's pass, has no colour. Then come the rates, the bits
-loaded, and two speedups over autoregressive decoding of the same target, which is run as well:
+is blue, and the first token, of the prompt's pass, has no colour. Then come the rates (`alpha_tv` at
+temperature 1, from a second pass over the text), the bits loaded, and two speedups over
+autoregressive decoding of the same target, which is run as well:
 
 - *modelled*: the bits that it loads over those that this run loads, as if time were traffic;
 - *measured*: by the clock, on this machine. Here a draft is emulated and costs as much time as a
@@ -27,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text as RichText
 
+from model.calibration.measure import overlap
 from model.decoding.drafts.base import Draft
 from model.decoding.drafts.bs_spec import AutoBsSpec, Choice
 from model.decoding.loop import Options, Output, Round, generate
@@ -107,12 +109,21 @@ def half_precision_bits(source: Source, prompts: Sequence[Sequence[int]], output
     return (max(steps) * plain_weights(config) + numbers) * HALF
 
 
+def law_overlap(
+    draft: Draft, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]
+) -> float:
+    """`alpha_tv`: mean of sum min(p, q) at temperature 1 over the positions of the texts."""
+    laws = zip(*draft.teacher_forced(prompts, texts), strict=True)
+    return float(torch.cat([overlap(target, drafted) for target, drafted in laws]).mean())
+
+
 def report(
     source: Source,
     draft: Draft,
     prompts: Sequence[Sequence[int]],
     run: Timed,
     plain: Timed | None,
+    alpha_tv: float | None,
     options: Options,
 ) -> dict[str, Any]:
     """All that is known of a run, as JSON. Rates, bits a token (decoding only) and speedups."""
@@ -130,7 +141,7 @@ def report(
         "prompt_tokens": [len(prompt) for prompt in prompts],
         "tokens": [text.tokens for text in output.sequences],
         "reasons": [text.reason for text in output.sequences],
-        "rates": Rates.of(output.rounds).as_json(),
+        "rates": {**Rates.of(output.rounds).as_json(), "alpha_tv": alpha_tv},
         "target_passes": output.target_passes,
         "draft_passes": output.draft_passes,
         "seconds": run.seconds,
@@ -177,6 +188,8 @@ def show(console: Console, result: dict[str, Any]) -> None:
     if rates["rounds"]:
         for name in ("alpha_cond", "accept_per_draft", "mean_accept_len"):
             table.add_row(name, f"{rates[name]:.4f}")
+        if rates["alpha_tv"] is not None:
+            table.add_row("alpha_tv", f"{rates['alpha_tv']:.4f}")
         table.add_row("accept_at", "  ".join(f"{share:.3f}" for share in rates["accept_at"]))
     if "bits_per_token" in result:
         bits = result["bits_per_token"]
@@ -225,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plt", help="lookup table of --draft auto (from bsspec plt)")
     parser.add_argument("--device", default="cpu", help="of the fast path: cpu, cuda, mps")
     parser.add_argument("--threads", type=int, default=1, help="of the processor (default 1)")
-    parser.add_argument("--no-compare", action="store_true", help="do not run AR as well")
+    parser.add_argument("--no-compare", action="store_true", help="no run of AR, no alpha_tv")
     parser.add_argument("--ignore-end", action="store_true", help="go on at an end of text")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     return parser
@@ -286,11 +299,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = timed(draft, prompts, options, Writer(source, console) if stream else None)
     if stream:
         console.print()
-    plain = None
+    plain = alpha_tv = None
     if draft.drafts and not arguments.no_compare:
+        with progress.status("the laws of target and draft, position by position"):
+            alpha_tv = law_overlap(draft, prompts, [text.tokens for text in run.output.sequences])
         with progress.status("the same target without its draft, to compare"):
             plain = timed(autoregressive(draft), prompts, options)
-    result = report(source, draft, prompts, run, plain, options)
+    result = report(source, draft, prompts, run, plain, alpha_tv, options)
     if arguments.json:
         json.dump(result, sys.stdout, indent=1, allow_nan=False)
         print()

@@ -46,6 +46,7 @@ def test_report_of_every_kind_of_draft(
     assert rates["accepted"] + found["target_passes"] == 9  # the first is of the prompt's pass
     assert rates["alpha_cond"] == rates["accepted"] / (rates["accepted"] + rates["rejections"])
     assert len(rates["accept_at"]) == 3
+    assert 0 < rates["alpha_tv"] <= 1
     assert found["bits_per_token"]["weights"] > found["bits_per_token"]["weights_by_drafts"] > 0
     assert found["modelled_speedup"] > 0
     assert found["measured_speedup"] > 0
@@ -77,6 +78,7 @@ def test_the_same_seed_gives_the_same_text(
         assert run(folder, "--prompt", "!#%", *more) == 0
         found = json.loads(capsys.readouterr().out)
         assert "measured_speedup" not in found
+        assert found["rates"]["alpha_tv"] is None
         texts.append(found["tokens"])
     assert texts[0] == texts[1] != texts[2]
 
