@@ -4,8 +4,8 @@
 
 Text is streamed as it is committed. On a terminal, drafted tokens that were accepted are green, a
 token by which the target replaced a rejected one is red, the bonus behind a round of accepted ones
-is blue, and the first token, of the prompt's pass, has no colour. Then come the rates (`alpha_tv` at
-temperature 1, from a second pass over the text), the bits loaded, and two speedups over
+is blue, and the first token, of the prompt's pass, has no colour. Then come the rates (`alpha_tv`
+at temperature 1, from a second pass over the text), the bits loaded, and two speedups over
 autoregressive decoding of the same target, which is run as well:
 
 - *modelled*: the bits that it loads over those that this run loads, as if time were traffic;
