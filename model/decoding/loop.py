@@ -217,7 +217,8 @@ class _Loop:
 
     def _gammas(self) -> list[int]:
         """Tokens to draft for each sequence; -1 for one that has ended."""
-        wanted = self.draft.begin_round()
+        live = [b for b, text in enumerate(self.output.sequences) if not text.reason]
+        wanted = self.draft.begin_round(live)
         gamma = self.options.gamma if wanted is None else wanted
         if not self.draft.drafts:
             gamma = 0

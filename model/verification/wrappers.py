@@ -48,9 +48,9 @@ class Wrapped(Draft):
         """The inner draft's."""
         self.inner.rewind(lengths)
 
-    def begin_round(self) -> int | None:
+    def begin_round(self, live: Sequence[int]) -> int | None:
         """The inner draft's."""
-        return self.inner.begin_round()
+        return self.inner.begin_round(live)
 
     def teacher_forced(
         self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]

@@ -131,8 +131,11 @@ class Draft(ABC):
         """
         raise NotImplementedError(f"{self.name} cannot go back")
 
-    def begin_round(self) -> int | None:
+    def begin_round(self, live: Sequence[int]) -> int | None:
         """Called before each round; a draft may adapt to the lengths.
+
+        Args:
+            live: indices of the sequences that have not ended.
 
         Returns:
             The gamma that it wants, or None to leave it to the caller.

@@ -151,9 +151,9 @@ class AutoBsSpec(BsSpec):
         self.name, self._choose = "auto", choose
         self.chosen: list[Precision] = []
 
-    def begin_round(self) -> int | None:
+    def begin_round(self, live: Sequence[int]) -> int | None:
         """Looks up the live sequences' total length."""
-        precision, gamma = self._choose(max(sum(self._lengths), 1))
+        precision, gamma = self._choose(max(sum(self._lengths[b] for b in live), 1))
         self.precision = precision.exact(self.model.p_full)
         if not self.chosen or self.chosen[-1] != self.precision:
             self.chosen.append(self.precision)
