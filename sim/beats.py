@@ -86,16 +86,26 @@ class BeatBench(Bench):
             raise MismatchError(f"{name}{where} in cycle {self.cycle_count}")
         self.compared += 1
 
-    async def finish(self, *, limit: int = 0) -> int:
-        """Until all came, then some cycles in which no more may come; the cycles until then."""
+    async def finish(self, *, patient: bool = False) -> int:
+        """Until all came, then some cycles in which no more may come; the cycles until then.
+
+        Parameters
+        ----------
+        patient : bool
+            Sinks do not become ready before they see a valid: a unit that waits for ready hangs.
+        """
         left = sum(map(len, self.expected.values())) + sum(len(s.queue) for s in self.sources)
         start = self.cycle_count
 
         def done() -> bool:
+            for sink in self.sinks:
+                sink.blocked = patient and not self.bit(sink.valid)
             return not any(self.expected.values()) and not any(s.queue for s in self.sources)
 
-        await self.run(done, limit=limit or 500 + 40 * left)
+        await self.run(done, limit=500 + 40 * left)
         took = self.cycle_count - start
+        for sink in self.sinks:
+            sink.blocked = False
         for _ in range(12):
             await self.cycle()
         return took

@@ -21,11 +21,16 @@ from hw.compute.sequencer import Sequencer
 from hw.compute.subarray import Subarray
 from hw.config import PRESETS, Config
 from hw.library import Unique
+from hw.special.argmax import Argmax
+from hw.special.norm import InverseRoot, RmsNorm
+from hw.special.output import AttentionOutput
+from hw.special.quantizer import Quantizer
 from hw.special.residual import Residual
 from hw.special.rope import Rope
 from hw.special.scores import Scores
 from hw.special.silu import Silu
 from hw.special.softmax import Probabilities
+from hw.special.squares import SquareSum
 from hw.special.tables import SegmentTable
 
 TINY, SMALL, PAPER = (PRESETS[name] for name in ("tiny", "small", "paper"))
@@ -67,6 +72,12 @@ CONFIGS = {config.name: config for config in (*PRESETS.values(), SLICE, NINE, OD
 WIDE = (TINY, NINE, ODD, BARE, SLICE)
 #: For a slice of the special function unit: 2, 4, 1 and 8 elements a cycle.
 SPECIAL = (TINY, ODD, BARE, PAPER)
+#: What the quantizers are for: 64 channels of a value row or 64 tokens of a channel of keys; all
+#: channels of an open key.
+VALUES = {"p_full": 9, "longest": 64}
+OPEN_KEYS = {"p_full": 16, "longest": 128}
+#: Longest row of a norm in the benches.
+NORM_LONGEST = 16384
 
 
 @dataclass(frozen=True)
@@ -172,6 +183,12 @@ BENCHES = {
             full=SPECIAL,
         ),
         BenchSpec(
+            "attention_output",
+            lambda config: AttentionOutput(elements=config.special_elements),
+            "sums of P.V over L: every index of the reciprocal, rows, moods, status",
+            full=SPECIAL,
+        ),
+        BenchSpec(
             "silu",
             lambda config: Silu(elements=config.special_elements),
             "SiLU times up: every gate, moods, status",
@@ -188,6 +205,44 @@ BENCHES = {
             lambda config: Rope(elements=config.special_elements),
             "RoPE: every distance of exponents, corner factors, moods, status",
             full=SPECIAL,
+        ),
+        BenchSpec(
+            "argmax",
+            lambda config: Argmax(elements=config.special_elements),
+            "argmax of logits: ties, padded columns, long rows, moods, status",
+            full=SPECIAL,
+        ),
+        BenchSpec(
+            "square_sum",
+            lambda config: SquareSum(elements=config.special_elements, longest=NORM_LONGEST),
+            "sum of squares under a running exponent: every distance, moods, status",
+            full=SPECIAL,
+        ),
+        BenchSpec(
+            "inverse_root",
+            lambda _: InverseRoot(longest=NORM_LONGEST),
+            "scalar steps of RMSNorm: ties of each rounding, every index, moods",
+            full=(TINY,),
+        ),
+        BenchSpec(
+            "rms_norm",
+            lambda config: RmsNorm(elements=config.special_elements, longest=NORM_LONGEST),
+            "RMSNorm of whole rows: heads to long rows, moods, status",
+            full=SPECIAL,
+        ),
+        BenchSpec(
+            "value_quantizer",
+            lambda config: Quantizer(elements=config.special_elements, **VALUES),
+            "BF16 to BFP9, groups of 64: every distance, moods, status",
+            full=SPECIAL,
+            module="quantizer",
+        ),
+        BenchSpec(
+            "open_key_quantizer",
+            lambda config: Quantizer(elements=config.special_elements, **OPEN_KEYS),
+            "BF16 to BFP16, groups of a head: every distance, moods, status",
+            full=SPECIAL,
+            module="quantizer",
         ),
         BenchSpec(
             "array",

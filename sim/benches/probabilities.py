@@ -162,6 +162,8 @@ async def each_stream_alone_stalls(dut: object) -> None:
         await bench.reset()
         for _ in range(6):
             _send(bench, elements, _row(rng, 3))
+            # Tiles of one beat: more of them than there are places for what is known of a tile.
+            _send(bench, elements, [_tile(rng, 7 * n, elements) for n in range(9)])
         for _ in range(4):
             bench.out[name].blocked = True
             for _ in range(6 * TILE // elements):

@@ -84,7 +84,8 @@ async def status(dut: object) -> None:
     """Inf and NaN in either operand, an overflow, each alone."""
     env, component = _start()
     pairs = [(code, 0x3F80) for code in REFUSED] + [(0x3F80, code) for code in REFUSED]
-    pairs += [(0x7F7F, 0x7B80), (0x7F7F, 0x7A80), (0x3F80, 0xBF80)]
+    # Overflow before rounding, only by it, and none.
+    pairs += [(0x7F7F, 0x7B80), (0x7F7F, 0x7B00), (0x7F7F, 0x7A80), (0x3F80, 0xBF80)]
 
     def make(operands: list[Any]) -> Case:
         x, y = np.array(operands).T
