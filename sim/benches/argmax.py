@@ -120,8 +120,8 @@ async def every_pair(dut: object) -> None:
     await bench.finish()
     await bench.expect_status(refused=refused)
     for code in NAN:
-        for live in (True, False):
-            raised = _send(bench, elements, np.array([code]), np.array([live]))
+        for counted in (True, False):
+            raised = _send(bench, elements, np.array([code]), np.array([counted]))
             await bench.finish(patient=True)
             await bench.expect_status(refused=raised)
     env.report("pairs", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
