@@ -1,7 +1,6 @@
 """Streams of beats under test: driven in moods, compared in order, one design after the other.
 
-What a beat leaves without a meaning (``None``: a dead element) is noise on the way in and is 0 on
-the way out.
+What fills a row's last beat is noise on the way in. Dead elements are 0 on the way out.
 """
 
 from __future__ import annotations
@@ -132,24 +131,29 @@ def beats(values: Sequence[Any], elements: int, *, live: Sequence[bool] | None =
     Parameters
     ----------
     live : sequence of bool or None
-        Elements that are not live are ``None``; all are by default.
+        Which elements are live; all by default. Dead ones carry their value nevertheless.
     """
     alive = [True] * len(values) if live is None else list(live)
     count = -(-len(values) // elements)
     missing = count * elements - len(values)
-    padded = [v if a else None for v, a in zip(values, alive, strict=True)] + [None] * missing
+    padded = [*values, *[None] * missing]
+    alive += [False] * missing
     result = []
     for number in range(count):
-        part = padded[number * elements : (number + 1) * elements]
-        bits = sum((value is not None) << i for i, value in enumerate(part))
-        result.append({"values": part, "live": bits, "last": int(number == count - 1)})
+        part = slice(number * elements, (number + 1) * elements)
+        bits = sum(int(each) << i for i, each in enumerate(alive[part]))
+        last = int(number == count - 1)
+        result.append({"values": padded[part], "live": bits, "last": last})
     return result
 
 
 def zeros_for_dead(rows: Sequence[Any]) -> list[Any]:
     """The same beats as results: dead elements are 0."""
     return [
-        {**beat, "values": [0 if value is None else value for value in beat["values"]]}
+        {
+            **beat,
+            "values": [v if beat["live"] >> i & 1 else 0 for i, v in enumerate(beat["values"])],
+        }
         for beat in rows
     ]
 

@@ -88,7 +88,8 @@ def _gates(recipe: Recipe, library: Library, options: Options) -> list[str]:
         clock = next(p.name for p in pins if p.direction == "input" and p.clock)
         out = gate.outputs[0]
         lines.append(f"clockgate -pos {gate.name} {enable}:{clock}:{out} -min_net_size 8")
-    return [*lines, f"dfflibmap {liberty} {avoid}", "opt -full"]
+    # Optimising may join multiplexers of single bits to a wide one again, which ABC would leave.
+    return [*lines, f"dfflibmap {liberty} {avoid}", "opt -full", "simplemap t:$mux"]
 
 
 def _liberty(library: Library) -> tuple[str, str]:

@@ -100,6 +100,47 @@ async def around_eps(dut: object) -> None:
 
 
 @cocotb.test()
+async def deciding_ties(dut: object) -> None:
+    """Sums at and beside a tie of their first rounding, where its direction decides r.
+
+    r has fewer bits than the scalars, so one in some hundred ties does.
+    """
+    env, bench, rng = _start(dut)
+    for width, eps in SETTINGS[:3]:
+        bench.put(**constants(width, eps))
+        await bench.reset()
+        kept = torch.from_numpy(rng.integers(1 << 23, (1 << 24) - 1, env.scale(20000, 200000)))
+        exponents = torch.full_like(kept, 140)
+        below, above = (inverse_root(kept + step << 10, exponents, width, eps) for step in (0, 1))
+        deciding = kept[below != above].tolist()
+        totals: list[int] = []
+        for each in deciding:
+            totals += [(each << 10) + 512 + tail for tail in (-1, 0, 1)]
+        if len(totals) < 60:
+            raise MismatchError(f"only {len(totals)} sums decide")
+        _send(bench, totals, [140] * len(totals), width, eps)
+        await bench.finish()
+    env.report("ties", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
+
+
+@cocotb.test()
+async def carries(dut: object) -> None:
+    """Each rounding that ends at the next power of two: of the sum, of the mean, of z."""
+    env, bench, _ = _start(dut)
+    # FP32(1/25) is below 1/25, so the mean of 25 2^k is rounded up to a power of two.
+    cases = [(64, 1e-5, [(1 << size) - 1 for size in range(25, BITS + 1)], 142)]
+    cases += [(25, 2.0**-126, [25 << place for place in range(BITS - 4)], 142)]
+    # 24 ones, and an eps of half the last one.
+    cases += [(1, 2.0**-20, [(1 << 24) - 1 << 1], 132)]
+    for width, eps, totals, exponent in cases:
+        bench.put(**constants(width, eps))
+        await bench.reset()
+        _send(bench, totals, [exponent] * len(totals), width, eps)
+        await bench.finish()
+    env.report("carries", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
+
+
+@cocotb.test()
 async def every_index(dut: object) -> None:
     """All indices of the table (or a part): both parities of the exponent, all 16 bits."""
     env, bench, rng = _start(dut)

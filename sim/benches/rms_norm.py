@@ -94,6 +94,16 @@ async def status(dut: object) -> None:
     env, bench, elements, _ = _start(dut, "both")
     bench.put(**constants(2, 1e-6))
     await bench.reset()
+    # What the first pass alone refuses.
+    bench.feed("numbers", beats([REFUSED[0], 0x3F80], elements))
+    ones = {"x": 0x3F80, "weight": 0x3F80}
+    bench.feed("operands", beats([{**ones, "x": 0}, ones], elements))
+    y = rms_norm(
+        bf16_numbers(np.array([0, 0x3F80])), torch.ones(2).bfloat16(), 1e-6, form="hardware"
+    )
+    bench.want("results", zeros_for_dead(beats(codes_of(y).tolist(), elements)))
+    await bench.finish(patient=True)
+    await bench.expect_status(refused=True)
     cases = [([code, 0x3F80], [0x3F80, 0x3F80]) for code in REFUSED]
     cases += [([0x3F80, 0x3F80], [0x3F80, code]) for code in REFUSED]
     cases += [([0x3F80, 0], [0x3F80, 0x7F7F]), ([0x7F7F, 0], [0x7F7F, 0x3F80])]
