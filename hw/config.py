@@ -312,7 +312,7 @@ class Config:
         row_bits = self.acc_columns * self.acc_width
         return {
             "bsspec_mem_accumulators": self.t_m * self.contexts * self.tile_rows * row_bits,
-            "bsspec_mem_results": self.t_m * self.result_rows * (row_bits + EXPONENT_BITS),
+            "bsspec_mem_results": self.t_m * self.result_rows * (row_bits + RUNNING_BITS),
             "bsspec_mem_result_notes": self.result_rows * self.result_note_bits,
         }
 
@@ -344,8 +344,15 @@ class Config:
 
 #: Width of a column number within an output tile.
 COLUMN_BITS = 6
-#: Width of a tile exponent ``X`` or running exponent ``R``: 2 .. 508, 0 for none.
+#: Width of a tile exponent ``X``: 2 .. 508, 0 for none.
 EXPONENT_BITS = 9
+#: A running exponent ``R`` is kept as ``R + RUNNING_BIAS``, 0 for none. Rises (contract section 11,
+#: softmax) make it fall, to -127 at most: a tile then leaves nothing of the old sums, whatever its
+#: exponent, and a result is zero in FP32.
+RUNNING_BIAS = 128
+RUNNING_BITS = 10
+#: Width of a rise; the largest one is beyond every running exponent.
+RISE_BITS = 10
 
 PRESETS = {
     config.name: config

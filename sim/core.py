@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,7 +51,7 @@ class CoreModel:
             max_k=max(config.max_k, 64),
         )
         self.overflow = 0
-        self._tiles: deque[dict[str, int]] = deque()
+        self._tiles: deque[dict[str, Any]] = deque()
         self._activations: list[Array] = []
         self._exponents: list[Array] = []
         self._ready: deque[tuple[Array, Array]] = deque()
@@ -61,7 +62,7 @@ class CoreModel:
 
     def see_tile(self, word: int) -> None:
         """A word of ``tiles``."""
-        self._tiles.append(words.unpack(layouts.tile_layout(self.config), word))
+        self._tiles.append(words.unpack(layouts.tiles_layout(self.config), word))
         self._advance()
 
     def see_activations(self, word: int) -> None:
@@ -115,6 +116,7 @@ class CoreModel:
                 first=bool(tile["first"]),
                 context=context,
                 row_mask=mask.bool(),
+                rises=torch.tensor(tile["rises"]),
             )
             if tile["last"]:
                 self._outputs.append(
@@ -253,6 +255,7 @@ class CoreBench(Bench):
                             "fp32": tile.fp32,
                             "scaled": int(tile.scales is not None),
                             "rows": tile.rows,
+                            "rises": tile.rises or [0] * config.t_m,
                             **changes,
                         },
                     )

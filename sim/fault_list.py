@@ -242,8 +242,8 @@ FAULTS: list[Fault] = [
         "accumulator.py",
         (
             "R falls as well as rises",
-            "decision.exponent.eq(Mux(raises, self.tile_exponent, old))",
-            "decision.exponent.eq(self.tile_exponent)",
+            "decision.exponent.eq(Mux(raises, tile, old))",
+            "decision.exponent.eq(tile)",
         ),
         (
             "distances are not made positive",
@@ -257,14 +257,17 @@ FAULTS: list[Fault] = [
         ),
         (
             "a first tile meets the last output tile's R",
-            "old.eq(Mux(self.first, 0, exponents[self.context]))",
-            "old.eq(exponents[self.context])",
+            "kept.eq(Mux(self.first, 0, exponents[self.context]))",
+            "kept.eq(exponents[self.context])",
         ),
         (
             "one R for all contexts",
             "                exponents[self.context].eq(",
             "                exponents[0].eq(",
         ),
+        ("a rise does not count", "fallen.eq(kept - self.rise)", "fallen.eq(kept)"),
+        ("a fallen R wraps", "Mux(fallen < 1, 1, fallen)", "fallen"),
+        ("none falls too", "Mux(kept == 0, 0, Mux(", "Mux(Const(0), 0, Mux("),
         (
             "the wrong side is shifted",
             "decision.shift_old.eq(raises)",

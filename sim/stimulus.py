@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from hw.config import TILE, Config
+from hw.config import RISE_BITS, TILE, Config
 from sim.words import Array
 
 #: Kinds of tiles; each is drawn for whole tiles, many are mixed in one run.
@@ -38,6 +39,7 @@ class Tile:
     signs, magnitudes : (64, 64) ``[k, n]``; magnitudes below ``2**(p - 1)``
     p, midpoint, first, last, context, fp32, rows : as in the tile's word
     scales : (64,) uint8 or None
+    rises : of the rows
     """
 
     activations: Array
@@ -52,6 +54,7 @@ class Tile:
     fp32: int = 0
     rows: int = 0
     scales: Array | None = field(default=None)
+    rises: Sequence[int] = ()
 
 
 def bf16(rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int) -> Array:
@@ -60,6 +63,14 @@ def bf16(rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int) 
     mantissa = rng.integers(0, 128, shape)
     sign = rng.integers(0, 2, shape)
     return ((sign << 15) | (exponent << 7) | mantissa).astype(np.uint16)
+
+
+def random_rises(rng: np.random.Generator, rows: int) -> list[int]:
+    """Rises of some rows or of none: by 1, by what an accumulator holds, beyond every exponent."""
+    if rng.random() < 0.6:
+        return []
+    choices = (0, 1, rng.integers(2, 70), rng.integers(70, 640), (1 << RISE_BITS) - 1)
+    return [int(rng.choice(choices)) for _ in range(rows)]
 
 
 def aligned_rows(config: Config, rng: np.random.Generator, rows: int, length: int) -> Array:
@@ -148,6 +159,7 @@ def outputs(
     open_tiles: dict[int, int] = {}
     result: list[Tile] = []
     settings: dict[int, tuple[int, int]] = {}
+    risen: set[int] = set()
     while left or open_tiles:
         context = pick.randrange(config.contexts) if interleave else 0
         first = context not in open_tiles
@@ -162,6 +174,7 @@ def outputs(
         if first:
             # One precision for an output tile, as the contract has it; modes may differ.
             settings[context] = (p, pick.randrange(2))
+            risen.discard(context)
         p, fp32 = settings[context]
         made = tile(config, rng, pick.choice(KINDS), p)
         open_tiles[context] -= 1
@@ -170,11 +183,14 @@ def outputs(
         made.context = context
         made.fp32 = fp32
         made.midpoint = pick.randrange(2)
+        made.rises = random_rises(rng, config.t_m)
+        if made.rises:
+            risen.add(context)
         if pick.random() < 0.3:
             made.rows = pick.getrandbits(config.t_m)
         if made.last:
             del open_tiles[context]
-            if pick.random() < 0.3:
+            if pick.random() < 0.3 and context not in risen:
                 made.scales = rng.integers(0, 254, 64).astype(np.uint8)
         result.append(made)
     return result

@@ -118,9 +118,9 @@ def to_array(word: int, dtype: str, shape: tuple[int, ...]) -> Array:
     ).reshape(shape)
 
 
-def tile_word(config: Config, **fields: int) -> int:
+def tile_word(config: Config, **fields: Any) -> int:
     """A word of the ``tiles`` stream."""
-    return pack(layouts.tile_layout(config), fields)
+    return pack(layouts.tiles_layout(config), fields)
 
 
 def plane_words(config: Config, signs: Array, magnitudes: Array, p: int) -> list[int]:

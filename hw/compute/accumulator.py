@@ -7,7 +7,7 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.compute.layouts import row_bits
-from hw.config import EXPONENT_BITS, Config
+from hw.config import EXPONENT_BITS, RISE_BITS, RUNNING_BIAS, RUNNING_BITS, Config
 from hw.library import Unique, instantiate
 from hw.memory.ram import Ram
 
@@ -17,14 +17,15 @@ def decision_layout(config: Config) -> data.StructLayout:
 
     ``amount``: how far a shift goes, saturated at a width that leaves nothing; ``shift_old``:
     the old sums are shifted (the tile raises R) rather than the tile sums; ``fresh``: there are
-    no old sums; ``exponent``: R afterwards, 0 if no tile of the output tile was live so far.
+    no old sums; ``exponent``: R afterwards, biased, 0 if no tile of the output tile was live so
+    far.
     """
     return data.StructLayout(
         {
             "amount": (config.acc_width - 1).bit_length(),
             "shift_old": 1,
             "fresh": 1,
-            "exponent": EXPONENT_BITS,
+            "exponent": RUNNING_BITS,
         }
     )
 
@@ -37,8 +38,9 @@ class RunningExponent(Unique):
 
     Members
     -------
-    decide, first, context, tile_exponent
+    decide, first, context, tile_exponent, rise
         A tile starts; ``tile_exponent`` 0 means that it is skipped (contract section 5, step 2).
+        ``rise`` is taken off R before the tile, also of a skipped one.
     """
 
     module_name = "bsspec_running_exponent"
@@ -52,6 +54,7 @@ class RunningExponent(Unique):
                 "first": In(1),
                 "context": In(config.context_bits),
                 "tile_exponent": In(EXPONENT_BITS),
+                "rise": In(RISE_BITS),
                 "decision": Out(decision_layout(config)),
             }
         )
@@ -60,18 +63,27 @@ class RunningExponent(Unique):
         m = Module()
         config = self.config
         exponents = Array(
-            Signal(EXPONENT_BITS, name=f"exponent_{i}", reset_less=True)
+            Signal(RUNNING_BITS, name=f"exponent_{i}", reset_less=True)
             for i in range(config.contexts)
         )
-        old = Signal(EXPONENT_BITS)
-        m.d.comb += old.eq(Mux(self.first, 0, exponents[self.context]))
+        kept = Signal(RUNNING_BITS)
+        fallen = Signal(signed(RUNNING_BITS + 1))
+        old = Signal(RUNNING_BITS)
+        tile = Signal(RUNNING_BITS)
+        m.d.comb += [
+            kept.eq(Mux(self.first, 0, exponents[self.context])),
+            fallen.eq(kept - self.rise),
+            # What falls below the least R stays there; none stays none.
+            old.eq(Mux(kept == 0, 0, Mux(fallen < 1, 1, fallen))),
+            tile.eq(Mux(self.tile_exponent == 0, 0, self.tile_exponent + RUNNING_BIAS)),
+        ]
         raises = Signal()
-        difference = Signal(signed(EXPONENT_BITS + 1))
-        distance = Signal(EXPONENT_BITS)
+        difference = Signal(signed(RUNNING_BITS + 1))
+        distance = Signal(RUNNING_BITS)
         decision = Signal(decision_layout(config), reset_less=True)
         amount_bits = len(decision.amount)
         m.d.comb += [
-            difference.eq(self.tile_exponent - old),
+            difference.eq(tile - old),
             raises.eq(difference > 0),
             distance.eq(Mux(raises, difference, -difference)),
             self.decision.eq(decision),
@@ -85,8 +97,8 @@ class RunningExponent(Unique):
                 decision.amount.eq(
                     Mux(distance[amount_bits:].any(), (1 << amount_bits) - 1, distance)
                 ),
-                decision.exponent.eq(Mux(raises, self.tile_exponent, old)),
-                exponents[self.context].eq(Mux(raises, self.tile_exponent, old)),
+                decision.exponent.eq(Mux(raises, tile, old)),
+                exponents[self.context].eq(Mux(raises, tile, old)),
             ]
         return m
 

@@ -17,6 +17,7 @@ from hw.compute.layouts import (
     results_layout,
     scales_layout,
     tile_layout,
+    tiles_layout,
 )
 from hw.compute.mpu import Mpu
 from hw.compute.results import ResultControl
@@ -42,7 +43,7 @@ class Array(Unique):
 
     Members
     -------
-    tiles : stream of :func:`~hw.compute.layouts.tile_layout`
+    tiles : stream of :func:`~hw.compute.layouts.tiles_layout`
         One word a tile. Taken with the tile's last group of activations.
     activations : stream of :func:`~hw.compute.layouts.activations_layout`
         Four groups a tile, reduction indices ascending.
@@ -68,7 +69,7 @@ class Array(Unique):
         self.config = config
         super().__init__(
             {
-                "tiles": In(stream.Signature(tile_layout(config))),
+                "tiles": In(stream.Signature(tiles_layout(config))),
                 "activations": In(stream.Signature(activations_layout(config))),
                 "exponents": In(stream.Signature(exponents_layout(config))),
                 "planes": In(stream.Signature(plane_layout(config))),
@@ -91,6 +92,7 @@ class Array(Unique):
         # Filling joins three streams; the tile's word is taken with its last group and waits
         # until the tile's first plane. Its place is free again before the next tile is complete.
         next_tile = Signal(tile_layout(config), reset_less=True)
+        next_rises = Signal(self.tiles.payload.rises.shape(), reset_less=True)
         waiting = Signal()
         offered = Signal()
         m.d.comb += [
@@ -102,7 +104,11 @@ class Array(Unique):
             self.tiles.ready.eq(feed.fill & feed.fill_last),
         ]
         with m.If(self.tiles.ready):
-            m.d.sync += [next_tile.eq(self.tiles.payload), waiting.eq(1)]
+            m.d.sync += [
+                getattr(next_tile, name).eq(self.tiles.payload[name])
+                for name, _ in tile_layout(config)
+            ]
+            m.d.sync += [next_rises.eq(self.tiles.payload.rises), waiting.eq(1)]
         with m.Elif(sequencer.start):
             m.d.sync += waiting.eq(0)
 
@@ -174,6 +180,7 @@ class Array(Unique):
                 mpu.looks.eq(decoder.looks),
                 mpu.shared_exponents.eq(exponents),
                 mpu.scales.eq(scales),
+                mpu.rise.eq(next_rises[row]),
                 mpu.row_enable.eq(self.tiles.payload.rows[row]),
                 mpu.activations.eq(self.activations.payload[row]),
                 payload.codes[row].eq(mpu.codes),

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.compute.converter import Converter
 from hw.compute.layouts import RESULT_EXPONENT_BITS, row_bits, scales_layout
-from hw.config import EXPONENT_BITS, Config
+from hw.config import RUNNING_BIAS, RUNNING_BITS, Config
 from hw.library import Unique, instantiate
 from hw.memory.ram import Ram
 
@@ -37,7 +37,7 @@ class Drain(Unique):
                 "write": In(1),
                 "write_row": In(row_bits(config.result_rows)),
                 "accumulators": In(data.ArrayLayout(signed(config.acc_width), config.acc_columns)),
-                "exponent": In(EXPONENT_BITS),
+                "exponent": In(RUNNING_BITS),
                 "read": In(1),
                 "read_row": In(row_bits(config.result_rows)),
                 "slice": In(row_bits(config.acc_columns // config.drain)),
@@ -56,7 +56,7 @@ class Drain(Unique):
         row_layout = data.StructLayout(
             {
                 "accumulators": data.ArrayLayout(signed(config.acc_width), config.acc_columns),
-                "exponent": EXPONENT_BITS,
+                "exponent": RUNNING_BITS,
             }
         )
         ram = instantiate(
@@ -82,7 +82,7 @@ class Drain(Unique):
                         row.accumulators.as_value().word_select(i, slice_layout.size)
                     )
         base = Signal(signed(RESULT_EXPONENT_BITS))
-        m.d.comb += base.eq(row.exponent - self.p)
+        m.d.comb += base.eq(row.exponent - RUNNING_BIAS - self.p)
         overflow = Signal(config.drain)
         for i in range(config.drain):
             converter = instantiate(m, f"converter_{i}", Converter, config)

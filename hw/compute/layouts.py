@@ -5,7 +5,16 @@ from __future__ import annotations
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
-from hw.config import COLUMN_BITS, EXPONENT_BITS, GROUPS, TILE, Config
+from hw.config import (
+    COLUMN_BITS,
+    EXPONENT_BITS,
+    GROUPS,
+    RISE_BITS,
+    RUNNING_BIAS,
+    RUNNING_BITS,
+    TILE,
+    Config,
+)
 
 #: A BF16 number (contract section 1).
 BF16 = data.StructLayout({"mantissa": 7, "exponent": 8, "sign": 1})
@@ -40,6 +49,19 @@ def tile_layout(config: Config) -> data.StructLayout:
             "rows": unsigned(config.t_m),
         }
     )
+
+
+def tiles_layout(config: Config) -> data.StructLayout:
+    """A word of the ``tiles`` stream: :func:`tile_layout`, and the ``rises`` of its rows.
+
+    A rise is taken off the running exponent of the tile's context, in that row, before the tile
+    (contract section 11, softmax); 0 for all but tiles of P.V. A first tile has none to take it
+    off. An output tile has rises or result exponents, not both: R stops falling where a result
+    without them is zero.
+    """
+    fields = {name: field.shape for name, field in tile_layout(config)}
+    rises = data.ArrayLayout(unsigned(RISE_BITS), config.t_m)
+    return data.StructLayout({**fields, "rises": rises})
 
 
 def activations_layout(config: Config) -> data.ArrayLayout:
@@ -89,7 +111,7 @@ STATUS = data.StructLayout(
 def payloads(config: Config) -> dict[str, data.Layout]:
     """The payload of every stream of the core, and its status, by port name."""
     return {
-        "tiles": tile_layout(config),
+        "tiles": tiles_layout(config),
         "activations": activations_layout(config),
         "exponents": exponents_layout(config),
         "planes": plane_layout(config),
@@ -191,7 +213,9 @@ def mpu_control_layout(config: Config) -> data.StructLayout:
     )
 
 
-#: Width of ``R - p + r_n``, signed: 2 - 16 .. 508 + 253.
+#: Width of ``R - p + r_n``, signed: -127 - 16 .. 508 + 253.
 RESULT_EXPONENT_BITS = 11
 assert 1 << (RESULT_EXPONENT_BITS - 1) > 508 + 253
 assert EXPONENT_BITS == 9
+assert 1 << RUNNING_BITS > 508 + RUNNING_BIAS
+assert 1 << RISE_BITS > 508 + RUNNING_BIAS

@@ -18,7 +18,7 @@ from hw.compute.layouts import (
 )
 from hw.compute.lut import LutBank
 from hw.compute.subarray import Subarray
-from hw.config import Config
+from hw.config import RISE_BITS, Config
 from hw.library import Unique, instantiate
 
 
@@ -31,7 +31,7 @@ class Mpu(Unique):
     Members
     -------
     control, looks, shared_exponents, scales : broadcast
-    row_enable, activations : of this row
+    row_enable, activations, rise : of this row; ``rise`` is looked at as a tile is decided
     codes, overflow : results of this row
     refused : Inf or NaN in a group that is being filled
     """
@@ -48,6 +48,7 @@ class Mpu(Unique):
                 "shared_exponents": In(exponents_layout(config)),
                 "scales": In(scales_layout(config)),
                 "row_enable": In(1),
+                "rise": In(RISE_BITS),
                 "activations": In(data.ArrayLayout(BF16, config.group_k)),
                 "codes": Out(data.ArrayLayout(unsigned(32), config.drain)),
                 "overflow": Out(1),
@@ -120,6 +121,7 @@ class Mpu(Unique):
             running.first.eq(control.decide_first),
             running.context.eq(control.decide_context),
             running.tile_exponent.eq(bank.tile_exponent),
+            running.rise.eq(self.rise),
         ]
         with m.If(control.follow):
             m.d.sync += following.eq(running.decision)

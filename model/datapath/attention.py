@@ -27,6 +27,8 @@ import torch
 from torch import Tensor
 
 from model.datapath.primitives import (
+    BIAS,
+    LEAST_EXPONENT,
     Terms,
     accumulate,
     activation_terms,
@@ -42,9 +44,6 @@ from model.formats.floats import FP32
 
 #: Guard bits of the aligner and of the accumulator (the machine's defaults).
 GUARD_BITS = 8
-
-#: Exponents are kept this far above their value, since R - D may fall below 0, which means "none".
-BIAS = 1 << 20
 
 #: A fixed-point score below every real one, so that it never makes a maximum.
 _NEVER = -(1 << 40)
@@ -120,6 +119,43 @@ def scores(queries: Tensor, keys: KeyTiles) -> Tensor:
     return rounded.numbers(FP32)
 
 
+def own_blocks(positions: Tensor) -> Tensor:
+    """The block of 64 tokens that each position lies in; -1 for a row that is none."""
+    return torch.where(positions >= 0, positions // TILE_K, -1)
+
+
+def attend(
+    queries: Tensor,
+    positions: Tensor,
+    opened: KeyTiles,
+    closed: KeyTiles | None,
+    values: ValueTiles,
+) -> Tensor:
+    """Attention of rows that see their own block in the open form and those before it closed.
+
+    Args:
+        queries: bfloat16 (batch, heads, rows, d).
+        positions: int64 (batch, rows), at least one of them a row; -1 for a row that is none.
+        opened: tiles from the least own block of a row to the largest, T - 1.
+        closed: tiles 0 .. T - 2; None where T is 1.
+        values: tiles 0 .. T - 1.
+
+    Returns:
+        bfloat16 (batch, heads, rows, d); +0 for a row that is none.
+    """
+    own = own_blocks(positions)
+    tiles = int(own.max()) + 1
+    row_scores = torch.zeros(*queries.shape[:2], tiles, queries.shape[2], TILE_K)
+    row_scores[:, :, tiles - opened.c.shape[2] :] = scores(queries, opened)
+    if closed is not None:
+        before = slice(0, tiles - 1)
+        is_own = torch.arange(tiles - 1).view(-1, 1) == own.unsqueeze(1)
+        row_scores[:, :, before] = torch.where(
+            is_own[:, None, :, :, None], row_scores[:, :, before], scores(queries, closed)
+        )
+    return mix(row_scores, positions, values, queries.shape[-1])
+
+
 def mix(row_scores: Tensor, positions: Tensor, values: ValueTiles, width: int) -> Tensor:
     """The softmax over key tiles and P.V: the rest of attention, from scores to its output.
 
@@ -164,8 +200,7 @@ def mix(row_scores: Tensor, positions: Tensor, values: ValueTiles, width: int) -
             result, running = accumulate(
                 result, running, sums[:, :, tile], biased[:, :, tile], GUARD_BITS
             )
-        # Below 2^-1000 nothing is left of any sum in FP32.
-        exponents = (running - BIAS).clamp_min_(-1000)
+        exponents = (running - BIAS).clamp_min_(LEAST_EXPONENT)
         rounded = round_result(result, exponents, p=values.p, g=GUARD_BITS, f=GUARD_BITS, fmt=FP32)
         parts.append(rounded.numbers(FP32))
     return attention_output(torch.cat(parts, -1), total)

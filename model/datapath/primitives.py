@@ -33,6 +33,13 @@ from model.formats.floats import FloatFormat, Rounded, round_scaled
 DEAD = -4096
 
 
+#: Where rises are taken off a running exponent it is kept this far above its value, since it may
+#: fall below 0, which means "none".
+BIAS = 1 << 20
+#: Below this exponent nothing is left of any sum in FP32.
+LEAST_EXPONENT = -1000
+
+
 class Terms(NamedTuple):
     """One side of the products a_k * 2^E_k: activations, or shared exponents.
 

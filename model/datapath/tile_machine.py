@@ -22,6 +22,8 @@ from torch import Tensor
 from model.datapath.bounds import acc_bits, check_guard_bits, largest_k
 from model.datapath.operands import check_column_exponents
 from model.datapath.primitives import (
+    BIAS,
+    LEAST_EXPONENT,
     accumulate,
     activation_terms,
     align_,
@@ -74,7 +76,6 @@ class TileMachine:
         max_k: most reduction indices of one result; by default what 63-bit accumulators hold.
 
     Attributes:
-        running: R, int64 (contexts, rows); 0 for none.
         accumulators: A_n, int64 (contexts, rows, 64).
         refused: sticky; an Inf, a NaN or an exponent of 255 was met.
         overflow: sticky; a result overflowed its format.
@@ -103,13 +104,19 @@ class TileMachine:
         self.reset()
 
     @property
+    def running(self) -> Tensor:
+        """R, int64 (contexts, rows); 0 for none. Rises bring it below, to -1000 at most."""
+        running = (self._running - BIAS).clamp_min(LEAST_EXPONENT)
+        return torch.where(self._running > 0, running, 0)
+
+    @property
     def acc_bits(self) -> int:
         """Bits of a signed accumulator that holds every sum over `max_k`."""
         return acc_bits(self.max_k, self.p_max, self.g, self.f)
 
     def reset(self) -> None:
         """Clears every context and both flags."""
-        self.running = torch.zeros(self.contexts, self.rows, dtype=torch.int64)
+        self._running = torch.zeros(self.contexts, self.rows, dtype=torch.int64)
         self.accumulators = torch.zeros(self.contexts, self.rows, TILE_N, dtype=torch.int64)
         self.refused = False
         self.overflow = False
@@ -127,6 +134,7 @@ class TileMachine:
         first: bool = False,
         context: int = 0,
         row_mask: Tensor | None = None,
+        rises: Tensor | None = None,
     ) -> TileTrace:
         """Runs one tile.
 
@@ -140,6 +148,8 @@ class TileMachine:
             first: start R and A of the context anew, in every row, before this tile.
             context: 0..contexts - 1.
             row_mask: (rows,), true where the row takes part; all by default.
+            rises: (rows,), integers 0..2^20 that are taken off R before the tile, whether the row
+                takes part or not (contract section 11, softmax); 0 by default.
 
         Returns:
             The tile's intermediate values. Nothing changes when an argument is refused.
@@ -157,6 +167,9 @@ class TileMachine:
         _check_part("signs", signs, (TILE_K, TILE_N), 1)
         _check_part("magnitudes_q", magnitudes_q, (TILE_K, TILE_N), (1 << (p - 1)) - 1)
         mask = _row_mask(row_mask, self.rows)
+        falls = torch.zeros(self.rows, dtype=torch.int64) if rises is None else rises
+        check_integers("rises", falls, 0, 1 << 20)
+        _check_shape("rises", falls, (self.rows,))
         depth = TILE_K + (0 if first else self._depth[context])
         if depth - TILE_K >= self.max_k:
             raise ValueError(
@@ -173,13 +186,15 @@ class TileMachine:
         sums = tile_sums(aligned, weights).to(torch.int64)
 
         if first:
-            self.running[context] = 0
+            self._running[context] = 0
             self.accumulators[context] = 0
-        self.accumulators[context], self.running[context] = accumulate(
+        before = self._running[context]
+        exponent = tile_exponent.to(torch.int64)
+        self.accumulators[context], self._running[context] = accumulate(
             self.accumulators[context],
-            self.running[context],
+            torch.where(before > 0, (before - falls).clamp_min(1), 0),
             sums,
-            tile_exponent.to(torch.int64),
+            torch.where(exponent > 0, exponent + BIAS, 0),
             self.f,
         )
         self._depth[context] = depth
@@ -187,10 +202,10 @@ class TileMachine:
         self.refused = self.refused or bool(refused.any())
         return TileTrace(
             folded=folded.clamp_min(0).to(torch.int64),
-            tile_exponent=tile_exponent.to(torch.int64),
+            tile_exponent=exponent,
             aligned=aligned.to(torch.int64),
             sums=sums,
-            running=self.running[context].clone(),
+            running=self.running[context],
             accumulators=self.accumulators[context].clone(),
             refused=refused,
         )

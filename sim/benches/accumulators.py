@@ -108,7 +108,8 @@ async def random_tiles(dut: object) -> None:
             exponent = bench.rng.choice((near, near, near, bench.rng.randint(2, 508), 0))
             exponent = min(max(exponent, 2), 508) if exponent else 0
             sums = _sums(rng, bound) if exponent else np.zeros(TILE, np.int64)
-            decision = bench.model.tile(context, first, exponent, sums)
+            rise = bench.rng.choice((0, 0, 0, 1, bench.rng.randint(2, 200)))
+            decision = bench.model.tile(context, first, exponent, sums, rise=rise)
             for group in range(config.fold):
                 await bench.column_group(context, group, sums, decision)
                 await bench.wait(MOODS[mood][0])

@@ -17,8 +17,8 @@ from model.formats.floats import BF16, FP32, FloatFormat
 from sim.environment import Environment
 from sim.harness import MOODS, Bench
 
-#: ``R - p + r_n`` of a live tile at least and at most.
-LEAST, MOST = 2 - 16, 508 - 5 + 253
+#: ``R - p + r_n`` at least (after rises) and at most.
+LEAST, MOST = -127 - 16, 508 - 5 + 253
 
 
 @dataclass

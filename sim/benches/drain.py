@@ -6,6 +6,7 @@ import cocotb
 import torch
 
 from hw.compute.drain import Drain
+from sim.accumulation import biased
 from sim.draining import Drainer, make_row
 from sim.environment import Environment
 from sim.harness import MOODS, Bench
@@ -33,9 +34,10 @@ class _DrainBench(Bench):
         if write and free:
             likely = self.rng.randrange(config.acc_width)
             accumulators = [self._accumulator(likely) for _ in range(config.acc_columns)]
-            running = self.rng.randint(2, 508)
+            running = self.rng.choice((self.rng.randint(2, 508), self.rng.randint(-127, 1)))
+            exponent = biased(running)
             if self.rng.random() < 0.1:
-                accumulators, running = [0] * config.acc_columns, 0
+                accumulators, running, exponent = [0] * config.acc_columns, 0, 0
             scaled = self.rng.random() < 0.5
             row = make_row(
                 config,
@@ -46,7 +48,7 @@ class _DrainBench(Bench):
                 fp32=self.rng.randrange(2),
                 scales=[self.rng.randint(0, 253) * scaled for _ in accumulators],
             )
-            self.put(write=1, write_row=row.number, accumulators=accumulators, exponent=running)
+            self.put(write=1, write_row=row.number, accumulators=accumulators, exponent=exponent)
         else:
             self.put(write=0, write_row=None, accumulators=None, exponent=None)
         self.put(**control)

@@ -92,6 +92,7 @@ class _MpuBench(Bench):
             first=bool(tile.first),
             context=tile.context,
             row_mask=torch.tensor([tile.rows]),
+            rises=torch.tensor(tile.rises[:1] or [0]),
         )
         subtracted = lookups.subtracts(tile.signs, tile.magnitudes, tile.p)
         for group in range(self.config.fold):
@@ -213,6 +214,7 @@ class _MpuBench(Bench):
         for name in ("read", "read_row", "slice", "p", "fp32"):
             control[f"result_{name}"] = drain[name]
         self.put(control=control, scales=drain["scales"])
+        self.put(rise=(plane.tile.rises or [0])[0] if plane and start else None)
         self.write(self.port("looks"), *looks_at(self.history, self.masks))
         await self.settle()
         expected = self.drainer.expected()

@@ -26,7 +26,7 @@ class _ExponentBench(Bench):
 
     def quiet(self) -> None:
         """No tile starts: the other inputs have no meaning."""
-        self.put(decide=0, first=None, context=None, tile_exponent=None)
+        self.put(decide=0, first=None, context=None, tile_exponent=None, rise=None)
 
     async def step(self) -> None:
         """A cycle; the decision is still that of the tile before."""
@@ -34,13 +34,13 @@ class _ExponentBench(Bench):
         self.expect(decision=self.decision)
         await self.clock()
 
-    async def tile(self, context: int, first: bool, exponent: int) -> None:
+    async def tile(self, context: int, first: bool, exponent: int, rise: int = 0) -> None:
         """A tile starts."""
         while self.rng.random() < self.gap:
             await self.step()
-        self.put(decide=1, first=int(first), context=context, tile_exponent=exponent)
+        self.put(decide=1, first=int(first), context=context, tile_exponent=exponent, rise=rise)
         await self.step()
-        self.decision = self.model.tile(context, first, exponent)
+        self.decision = self.model.tile(context, first, exponent, rise=rise)
         self.tiles += 1
         self.quiet()
 
@@ -96,6 +96,29 @@ async def random_tiles(dut: object) -> None:
                     min(max(running + bench.rng.randint(-3, 3), LEAST), MOST),
                 )
             )
-            await bench.tile(context, first, exponent)
+            rise = bench.rng.choice((0, 0, 1, bench.rng.randint(2, 70), bench.rng.randint(0, 1023)))
+            await bench.tile(context, first, exponent, rise)
         await bench.step()
         bench.report(env, mood)
+
+
+@cocotb.test()
+async def every_rise(dut: object) -> None:
+    """R falls by every amount, to below its least value too; a tile near, far or none follows."""
+    env = Environment.get()
+    bench = _ExponentBench(dut, env, 0.0)
+    await bench.reset()
+    for rise in range(0, 1024, env.scale(7, 1)):
+        start = bench.rng.choice((LEAST, MOST, bench.rng.randint(LEAST, MOST)))
+        after = min(max(start - rise + bench.rng.randint(-3, 3), LEAST), MOST)
+        context = bench.rng.randrange(env.config.contexts)
+        await bench.tile(context, True, start, bench.rng.randint(0, 1023))
+        await bench.tile(context, False, bench.rng.choice((0, after)), rise)
+        await bench.tile(context, False, bench.rng.choice((0, LEAST, after)), 1)
+    # None stays none, whatever it falls by.
+    for rise in (0, 1, 128, 1023):
+        await bench.tile(0, True, 0, rise)
+        await bench.tile(0, False, 0, rise)
+        await bench.tile(0, False, 300, rise)
+    await bench.step()
+    bench.report(env, "rises")

@@ -42,11 +42,11 @@ def test_other_widths_are_the_contracts() -> None:
 
 
 def test_memory_bits_by_hand() -> None:
-    # 32 MPUs x 3 contexts x 64 columns x 58 bits; 2 tiles of 4 rows with a 9-bit exponent each;
+    # 32 MPUs x 3 contexts x 64 columns x 58 bits; 2 tiles of 4 rows with a 10-bit exponent each;
     # 8 rows of notes: 32 rows, 2 + 6 + 5 bits, two flags.
     assert PAPER.memory_bits == {
         "bsspec_mem_accumulators": 32 * 3 * 64 * 58,
-        "bsspec_mem_results": 32 * 8 * (16 * 58 + 9),
+        "bsspec_mem_results": 32 * 8 * (16 * 58 + 10),
         "bsspec_mem_result_notes": 8 * (32 + 2 + 6 + 5 + 2),
     }
 
