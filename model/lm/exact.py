@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from model.datapath import matmul
-from model.datapath.attention import KeyTiles, ValueTiles, mix, scores
+from model.datapath.attention import KeyTiles, ValueTiles, attend, own_blocks
 from model.datapath.primitives import Terms, group_terms, signed_weights
 from model.datapath.special import residual_add, rms_norm, rotate, silu_times_up
 from model.formats.bfp import Bfp, partial_load
@@ -96,57 +96,45 @@ class ExactView:
         """Attention of bfloat16 (rows, heads, d_h): each row sees its own block in the open form
         and the blocks before it in the closed one."""
         config = self.cache.config
-        heads, d = config.kv_heads, config.head_width
+        heads = config.kv_heads
         share = config.heads // heads
         # (active, width, KV heads, share, d) to (active, KV heads, width * share, d)
         laid = rows.spread(queries).unflatten(2, (heads, share))
         laid = laid.permute(0, 2, 1, 3, 4).flatten(2, 3)
         positions = rows.positions.repeat_interleave(share, 1)
-        own = torch.where(positions >= 0, positions // BLOCK, -1)
-        first_open = int(torch.where(own >= 0, own, 1 << 40).min())
+        own = own_blocks(positions)
         tiles = int(own.max()) + 1
+        opened = slice(int(own[own >= 0].min()), tiles)
+        before, tokens = slice(0, tiles - 1), slice(0, tiles * BLOCK)
 
         def pick(part: Tensor, count: slice) -> Tensor:
             part = part[:, :, count]
             return part if len(rows.active) == len(part) else part[rows.active]
 
-        opened = slice(first_open, tiles)
-        row_scores = torch.zeros(*laid.shape[:2], tiles, laid.shape[2], BLOCK)
-        row_scores[:, :, opened] = scores(
+        def by_tile(part: Tensor) -> Tensor:
+            return pick(part, tokens).unflatten(2, (tiles, BLOCK))
+
+        mixed = attend(
             laid,
+            positions,
             KeyTiles(
                 pick(self.open_keys.c[layer], opened),
                 self.open_keys.groups,
                 OPEN_P,
                 pick(self.open_keys.exponents[layer], opened),
             ),
-        )
-        if tiles > 1:
-            closed = slice(0, tiles - 1)
-            groups = self._key_groups[layer]
-            behind = scores(
-                laid,
-                KeyTiles(
-                    pick(self._key_c[layer], closed),
-                    Terms(*(pick(part, closed) for part in groups)),
-                    self.load.p,
-                ),
+            KeyTiles(
+                pick(self._key_c[layer], before),
+                Terms(*(pick(part, before) for part in self._key_groups[layer])),
+                self.load.p,
             )
-            is_own = torch.arange(tiles - 1).view(-1, 1) == own.unsqueeze(1)
-            row_scores[:, :, closed] = torch.where(
-                is_own[:, None, :, :, None], row_scores[:, :, closed], behind
-            )
-        tokens = slice(0, tiles * BLOCK)
-        value_groups = (pick(part, tokens) for part in self._value_groups[layer])
-        mixed = mix(
-            row_scores,
-            positions,
+            if tiles > 1
+            else None,
             ValueTiles(
-                pick(self._value_c[layer], tokens).unflatten(2, (tiles, BLOCK)),
-                Terms(*(part.unflatten(2, (tiles, BLOCK)) for part in value_groups)),
+                by_tile(self._value_c[layer]),
+                Terms(*(by_tile(part) for part in self._value_groups[layer])),
                 self.load.p,
             ),
-            d,
         )
         mixed = mixed.unflatten(2, (-1, share)).permute(0, 2, 1, 3, 4)
         return rows.gather(mixed.flatten(2, 3))
