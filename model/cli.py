@@ -15,6 +15,8 @@ from collections.abc import Sequence
 #: Subcommand: (module, what it does in a line).
 COMMANDS: dict[str, tuple[str, str]] = {
     "generate": ("model.commands.generate", "text by speculative decoding, and what it cost"),
+    "run": ("model.commands.run", "text on the simulated chip: commands, bytes, tokens"),
+    "image": ("model.commands.image", "a model laid out in the chip's memory"),
     "verify": ("model.verification.verify", "speculative decoding is lossless, at five levels"),
     "accept": ("model.calibration.accept", "acceptance of drafts on real prompts, measured"),
     "plt": ("model.calibration.plt_command", "calibrates a precision lookup table"),
