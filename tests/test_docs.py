@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from docs import components, kv_picture, pipeline
+from docs import chip_tables, components, kv_picture, pipeline
 from hw.compute.array import Array
 from hw.config import PRESETS, ConfigError, load
 from hw.emit import WAIVERS, emit, ports_text
 from hw.library import Library
+from model.formats import registers
+from model.formats.commands import Opcode, Region
 from sim.registry import BENCHES
 
 ROOT = Path(__file__).parents[1]
@@ -199,3 +201,23 @@ class TestBenches:
     def test_blocks_are_python(self) -> None:
         for source in PYTHON_BLOCK.findall(self.TEXT):
             compile(source, "docs/benches.md", "exec")
+
+
+class TestChip:
+    TEXT = page("docs/chip.md")
+
+    def test_tables(self) -> None:
+        assert chip_tables.commands_table() in self.TEXT
+        assert chip_tables.trace_table() in self.TEXT
+        assert registers.table() in self.TEXT
+
+    def test_every_status_and_region(self) -> None:
+        for line in chip_tables.statuses():
+            assert line in self.TEXT
+        for region in Region:
+            assert f"| {region.name} |" in self.TEXT
+
+    def test_every_command_has_its_meaning(self) -> None:
+        for opcode in Opcode:
+            if opcode != Opcode.HALT:
+                assert f"| {opcode.name} |" in self.TEXT

@@ -75,7 +75,7 @@ def show(console: Console, manifest: Manifest) -> None:
     console.print(table)
     bank = manifest.bank
     console.print(
-        f"bank words of a row: {bank.words} of {manifest.shape.bank_words} "
+        f"bank words of a row: {bank.words} of {manifest.shape.usable_words} "
         f"(x {bank.side}, side {bank.wide - bank.side}, wide {bank.words - bank.wide})"
     )
 

@@ -143,7 +143,7 @@ REGISTERS: dict[str, Register] = {
         "its memories",
         reset=None,
         fields={
-            "bank_words": Bits(0, 16, "words of a bank"),
+            "bank_words": Bits(0, 16, "words of a bank, attention's own included"),
             "sequences": Bits(16, 16, "sequences"),
         },
     ),

@@ -74,7 +74,7 @@ def precision_of(word: int, p_full: int) -> tuple[Precision, int]:
 
 def _span(state: State, place: int, tiles: int) -> tuple[int, int]:
     end = place + tiles * TILE_WORDS
-    need(end <= state.shape.bank_words, Status.BANK, f"bank words to {end}")
+    need(end <= state.shape.usable_words, Status.BANK, f"bank words to {end}")
     return place, end
 
 

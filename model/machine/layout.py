@@ -154,9 +154,9 @@ class Manifest:
                 f"{self.capacity}"
             )
         need = self.bank
-        if need.words > shape.bank_words:
+        if need.words > shape.usable_words:
             yield (
-                f"a row must fit {shape.bank_words} bank words, not {need.words}: "
+                f"a row must fit {shape.usable_words} bank words, not {need.words}: "
                 f"{need.side} of x, {need.wide - need.side} of its norm or the attention's output, "
                 f"{need.words - need.wide} of queries, keys and values or of the feed-forward"
             )

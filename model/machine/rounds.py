@@ -53,7 +53,6 @@ def run_rounds(machine: Runner, fields: Fields) -> Iterator[None]:
     need(fields["end_ids"] <= END_IDS, Status.TOKEN, f"{fields['end_ids']} end_ids")
     check_list(fields, machine.memory)
     live = state.live
-    need(len(live) <= state.shape.t_m, Status.ROWS, f"{len(live)} live sequences")
     for s in live:
         state.sequences[s].pending = machine.token_at(s, state.sequences[s].length)
     if fields["trace"]:

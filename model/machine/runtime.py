@@ -188,7 +188,7 @@ class Host:
         ]
 
     def _check_prompts(self, prompts: Sequence[Sequence[int]]) -> None:
-        check_int("prompts", len(prompts), 1, min(self.manifest.sequences, self.manifest.shape.t_m))
+        check_int("prompts", len(prompts), 1, self.manifest.sequences)
         for b, prompt in enumerate(prompts):
             if not 1 <= len(prompt) <= self.context:
                 raise ValueError(

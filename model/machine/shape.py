@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from model.formats import registers
 from model.formats.checks import check_int
+from model.formats.commands import BANK_WORD
 from model.formats.constants import P_FULL_MAX, P_FULL_MIN, TILE_K, TILES_PER_BLOCK
 
 
@@ -16,8 +17,9 @@ class MachineShape:
     Attributes:
         name: of the preset, or any.
         t_m: rows of a step, 1..64: no step may close two key blocks of one sequence.
-        bank_words: words of 16 elements that a row has in the unified buffer.
-        sequences: sequences that the chip keeps lengths of.
+        bank_words: words of 16 elements that a row has in the unified buffer, those included that
+            attention stages queries and results in.
+        sequences: sequences that the chip keeps lengths of, `t_m` at most.
         p_max: most planes of a number; 16, since open keys have 16.
         head_tiles_max: tiles of 64 channels of the widest head.
         max_k: longest reduction, and so the longest context.
@@ -38,12 +40,22 @@ class MachineShape:
 
     def __post_init__(self) -> None:
         check_int("t_m", self.t_m, 1, TILE_K)
-        check_int("bank_words", self.bank_words, 1, (1 << 16) - 1)
-        check_int("sequences", self.sequences, 1, registers.SEQUENCES_MAX)
+        check_int("sequences", self.sequences, 1, min(self.t_m, registers.SEQUENCES_MAX))
         check_int("p_max", self.p_max, P_FULL_MIN, P_FULL_MAX)
         check_int("head_tiles_max", self.head_tiles_max, 1, 15)
+        check_int("bank_words", self.bank_words, self.staging_words + 4, (1 << 16) - 1)
         check_int("max_k", self.max_k, TILE_K, 1 << 24)
         check_int("tiles_per_block", self.tiles_per_block, 1, 255)
+
+    @property
+    def staging_words(self) -> int:
+        """Words at the end of a bank that belong to attention: four heads."""
+        return 4 * self.head_tiles_max * TILE_K // BANK_WORD
+
+    @property
+    def usable_words(self) -> int:
+        """Words of a bank that commands may name."""
+        return self.bank_words - self.staging_words
 
     def registers(self) -> dict[str, int]:
         """What the registers of the configuration read as."""
@@ -66,7 +78,7 @@ class MachineShape:
 PRESETS = {
     shape.name: shape
     for shape in (
-        MachineShape(name="tiny", t_m=2, bank_words=256, sequences=2),
+        MachineShape(name="tiny", t_m=2, bank_words=256, sequences=2, tiles_per_block=2),
         MachineShape(name="small", t_m=8, bank_words=512, sequences=8),
         MachineShape(name="paper", t_m=32, bank_words=1792, sequences=32),
     )
