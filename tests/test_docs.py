@@ -217,6 +217,12 @@ class TestChip:
         for region in Region:
             assert f"| {region.name} |" in self.TEXT
 
+    def test_traps(self) -> None:
+        listed = re.findall(r"^\| .* \| `([\w/]+\.py)::(\w+)` \|$", self.TEXT, re.MULTILINE)
+        assert len(listed) == len(set(listed)) == 15
+        for path, name in listed:
+            assert f"\ndef {name}(" in page(path), f"{path}::{name}"
+
     def test_every_command_has_its_meaning(self) -> None:
         for opcode in Opcode:
             if opcode != Opcode.HALT:

@@ -96,7 +96,9 @@ def report(source: Source, texts: Sequence[Text], counters: Counters, prefill: C
         "reasons": [text.reason for text in texts],
         "rates": Rates.of([r for text in texts for r in text.rounds]).as_json(),
         "prefill_bytes": {**prefill.traffic, "READ_PLANES": prefill.planes},
+        "prefill_total": prefill.total,
         "bytes": {**counters.traffic, "READ_PLANES": counters.planes},
+        "total": counters.total,
         "events": counters.events,
         "decoded": decoded,
     }
@@ -132,6 +134,8 @@ def show(console: Console, result: dict[str, Any]) -> None:
             row(name.lower().replace("_", " "), result["prefill_bytes"][name], count)
     for plane, count in enumerate(result["bytes"]["READ_PLANES"]):
         row(f"read plane {plane}", result["prefill_bytes"]["READ_PLANES"][plane], count)
+    for name, count in result["total"].items():
+        row(f"{name.lower()}, all", result["prefill_total"][name], count)
     console.print(moved)
 
 

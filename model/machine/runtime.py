@@ -29,7 +29,7 @@ from model.machine.layout import TRACE_ROUNDS, Manifest
 from model.machine.trace import ENTRY_BYTES, Entry
 
 
-class JobError(RuntimeError):
+class JobError(OSError):
     """A job that stopped.
 
     Attributes:
@@ -57,11 +57,12 @@ class Counters:
     events: dict[str, int]
 
     @property
-    def read(self) -> int:
-        """All bytes read."""
-        return sum(self.planes) + sum(
-            count for name, count in self.traffic.items() if name.startswith("READ")
-        )
+    def total(self) -> dict[str, int]:
+        """All bytes, "READ" and "WRITE"."""
+        found = {"READ": sum(self.planes), "WRITE": 0}
+        for name, count in self.traffic.items():
+            found[name.partition("_")[0]] += count
+        return found
 
 
 @dataclass
