@@ -35,15 +35,16 @@ class Fault:
     config: str = "tiny"
 
 
-def _faults(
+def faults_of(
     bench: str, file: str, *rows: tuple[str, str, str], config: str = "tiny"
 ) -> list[Fault]:
+    """Faults of one bench in one file below ``hw``; without a folder, in ``hw/compute``."""
     path = file if "/" in file else f"compute/{file}"
     return [Fault(what, bench, path, old, new, config) for what, old, new in rows]
 
 
 FAULTS: list[Fault] = [
-    *_faults(
+    *faults_of(
         "aligner",
         "aligner.py",
         (
@@ -88,7 +89,7 @@ FAULTS: list[Fault] = [
             "                finite",
         ),
     ),
-    *_faults(
+    *faults_of(
         "aligner_bank",
         "aligner.py",
         (
@@ -108,7 +109,7 @@ FAULTS: list[Fault] = [
             "self.fill & (self.fill_group != g)",
         ),
     ),
-    *_faults(
+    *faults_of(
         "lut_bank",
         "lut.py",
         (
@@ -133,7 +134,7 @@ FAULTS: list[Fault] = [
             "self.table.entries[index].eq((total >> 1) ^ (index == 5))",
         ),
     ),
-    *_faults(
+    *faults_of(
         "sign_decoder",
         "lane.py",
         (
@@ -153,7 +154,7 @@ FAULTS: list[Fault] = [
         ),
         ("negation is inverted", "negate.eq(~added[0])", "negate.eq(added[0])"),
     ),
-    *_faults(
+    *faults_of(
         "plane_decoder",
         "lane.py",
         (
@@ -172,7 +173,7 @@ FAULTS: list[Fault] = [
             "Cat(self.plane[k][0] for k",
         ),
     ),
-    *_faults(
+    *faults_of(
         "lane",
         "lane.py",
         (
@@ -196,7 +197,7 @@ FAULTS: list[Fault] = [
             "(read)",
         ),
     ),
-    *_faults(
+    *faults_of(
         "column",
         "column.py",
         ("planes are not doubled", "plane_sum << 1", "plane_sum"),
@@ -228,7 +229,7 @@ FAULTS: list[Fault] = [
             "m.If(control.sum_valid)",
         ),
     ),
-    *_faults(
+    *faults_of(
         "subarray",
         "subarray.py",
         (
@@ -237,7 +238,7 @@ FAULTS: list[Fault] = [
             "column.looks[0].eq(self.looks[0])",
         ),
     ),
-    *_faults(
+    *faults_of(
         "running_exponent",
         "accumulator.py",
         (
@@ -274,7 +275,7 @@ FAULTS: list[Fault] = [
             "decision.shift_old.eq(~raises)",
         ),
     ),
-    *_faults(
+    *faults_of(
         "accumulators",
         "accumulator.py",
         (
@@ -304,7 +305,7 @@ FAULTS: list[Fault] = [
         ),
         ("slices all take the first", "chosen.eq(piece)", "chosen.eq(slices[0])"),
     ),
-    *_faults(
+    *faults_of(
         "converter",
         "converter.py",
         (
@@ -344,7 +345,7 @@ FAULTS: list[Fault] = [
             "low ^ sign.replicate(len(low))",
         ),
     ),
-    *_faults(
+    *faults_of(
         "drain",
         "drain.py",
         ("p is taken for 9", "base.eq(row.exponent - self.p)", "base.eq(row.exponent - 9)"),
@@ -354,7 +355,7 @@ FAULTS: list[Fault] = [
             "converter.exponent.eq(base)",
         ),
     ),
-    *_faults(
+    *faults_of(
         "drain",
         "drain.py",
         (
@@ -364,7 +365,7 @@ FAULTS: list[Fault] = [
         ),
         config="odd",
     ),
-    *_faults(
+    *faults_of(
         "mpu",
         "mpu.py",
         ("midpoint offset rounded down", "-((odd + 1) >> 1)", "-(odd >> 1)"),
@@ -374,7 +375,7 @@ FAULTS: list[Fault] = [
             "odd_sum.eq(odd[0])",
         ),
     ),
-    *_faults(
+    *faults_of(
         "array",
         "mpu.py",
         ("the next tile's decision is used", "m.If(control.follow)", "m.If(1)"),
@@ -384,7 +385,7 @@ FAULTS: list[Fault] = [
             "odd_now",
         ),
     ),
-    *_faults(
+    *faults_of(
         "array",
         "feed.py",
         ("slots are overwritten", "((occupied != GROUPS) | self.align)", "(occupied == occupied)"),
@@ -394,7 +395,7 @@ FAULTS: list[Fault] = [
             "complete.eq(self.fill)",
         ),
     ),
-    *_faults(
+    *faults_of(
         "array",
         "sequencer.py",
         (
@@ -415,7 +416,7 @@ FAULTS: list[Fault] = [
         ),
         ("p above p_max is not clamped", "p.eq(config.p_max)", "p.eq(wanted.p)"),
     ),
-    *_faults(
+    *faults_of(
         "array",
         "results.py",
         (
@@ -439,7 +440,7 @@ FAULTS: list[Fault] = [
             "self.scale_ready.eq(loaded &",
         ),
     ),
-    *_faults(
+    *faults_of(
         "array",
         "array.py",
         (
@@ -463,7 +464,7 @@ FAULTS: list[Fault] = [
             "payload.overflow.any()",
         ),
     ),
-    *_faults(
+    *faults_of(
         "exp2_table",
         "special/tables.py",
         ("a slope is one off", "slope.eq(pair[1])", "slope.eq(pair[1] ^ (segment == 9))"),
@@ -471,12 +472,12 @@ FAULTS: list[Fault] = [
         ("segments are swapped", "m.Case(segment)", "m.Case(segment ^ 1)"),
         ("the change is rounded up", "product.eq(slope * step)", "product.eq(slope * (step + 1))"),
     ),
-    *_faults(
+    *faults_of(
         "reciprocal_table",
         "special/tables.py",
         ("a falling function rises", "if table.falling else", "if not table.falling else"),
     ),
-    *_faults(
+    *faults_of(
         "rsqrt_table",
         "special/tables.py",
         (
@@ -485,7 +486,7 @@ FAULTS: list[Fault] = [
             "m.Switch(self.index[table.step_bits : -1])",
         ),
     ),
-    *_faults(
+    *faults_of(
         "scores",
         "special/scores.py",
         ("negative scores are cut off", "(sign & below)", "(sign & 0)"),
@@ -516,7 +517,7 @@ FAULTS: list[Fault] = [
             "score.exponent - 18",
         ),
     ),
-    *_faults(
+    *faults_of(
         "probabilities",
         "special/softmax.py",
         (
@@ -547,7 +548,7 @@ FAULTS: list[Fault] = [
         ("small P count", "Mux(places[6], 0, term >> places[:6])", "term >> places[:6]"),
         ("a total is overwritten", "valid & ~(result.last & reserved)", "valid"),
     ),
-    *_faults(
+    *faults_of(
         "probabilities",
         "special/groups.py",
         (
@@ -579,7 +580,7 @@ FAULTS: list[Fault] = [
             "self.seen",
         ),
     ),
-    *_faults(
+    *faults_of(
         "attention_output",
         "special/output.py",
         ("L = 0 has a reciprocal", "Mux(s1_live, recip.value, 0)", "recip.value"),
@@ -598,7 +599,7 @@ FAULTS: list[Fault] = [
             "self.reciprocal.exponent - 149",
         ),
     ),
-    *_faults(
+    *faults_of(
         "argmax",
         "special/argmax.py",
         ("the later one wins a tie", "(high.rank > low.rank)", "(high.rank >= low.rank)"),
@@ -612,7 +613,7 @@ FAULTS: list[Fault] = [
         ("beats are counted on", "beats.eq(Mux(s1_last, 0, beats + 1))", "beats.eq(beats + 1)"),
         ("an index is overwritten", "advance.eq(~(s1_taken & s1_last) | free)", "advance.eq(1)"),
     ),
-    *_faults(
+    *faults_of(
         "value_quantizer",
         "special/quantizer.py",
         ("zeros keep their sign", "number.sign & number.significand.any()", "number.sign"),
@@ -635,7 +636,7 @@ FAULTS: list[Fault] = [
         ("exponents are lost", "room=exponents_taken != GROUPS_WAITING", "room=1"),
         ("dead elements are refused", "number.refused & beat.live[i]", "number.refused"),
     ),
-    *_faults(
+    *faults_of(
         "open_key_quantizer",
         "special/quantizer.py",
         (
@@ -645,7 +646,7 @@ FAULTS: list[Fault] = [
         ),
         ("exponents leave early", "queue.push.eq(groups.closed)", "queue.push.eq(groups.closing)"),
     ),
-    *_faults(
+    *faults_of(
         "square_sum",
         "special/squares.py",
         ("shifts are not doubled", "Cat(Const(0, 1), distance[:5])", "distance[:5]"),
@@ -666,7 +667,7 @@ FAULTS: list[Fault] = [
         ("dead elements count", "self.live & ~distance[4:].any()", "~distance[4:].any()"),
         ("a sum is overwritten", "stages.valid[-1] & ~(row_ends & reserved)", "stages.valid[-1]"),
     ),
-    *_faults(
+    *faults_of(
         "inverse_root",
         "special/norm.py",
         ("ties round up", "(half & (below | keep[0]))", "half"),
@@ -682,7 +683,7 @@ FAULTS: list[Fault] = [
         ("far shifts wrap", "Mux(distance[5:].any(), 31, distance[:5])", "distance[:5]"),
         ("the parity of the exponent", "z_exponent[0]),", "~z_exponent[0]),"),
     ),
-    *_faults(
+    *faults_of(
         "rms_norm",
         "special/norm.py",
         ("r stays for the next row", "m.Elif(ends)", "m.Elif(0)"),
@@ -704,7 +705,7 @@ FAULTS: list[Fault] = [
             "self.operands.valid)",
         ),
     ),
-    *_faults(
+    *faults_of(
         "silu",
         "special/silu.py",
         (
@@ -728,7 +729,7 @@ FAULTS: list[Fault] = [
         ),
         ("the sign of the gate alone", "gate.sign ^ up.sign)", "gate.sign)"),
     ),
-    *_faults(
+    *faults_of(
         "silu",
         "special/floats.py",
         (
@@ -748,7 +749,7 @@ FAULTS: list[Fault] = [
             "m.Elif(self.exponent == self.exponent)",
         ),
     ),
-    *_faults(
+    *faults_of(
         "silu",
         "special/elementwise.py",
         ("dead elements leave", "return bits & live.replicate(len(bits))", "return bits"),
@@ -759,7 +760,7 @@ FAULTS: list[Fault] = [
             "eq(lane.overflow & beat.live[i])",
         ),
     ),
-    *_faults(
+    *faults_of(
         "silu",
         "special/flow.py",
         (
@@ -774,7 +775,7 @@ FAULTS: list[Fault] = [
         ),
         ("status does not stay", "((held[name] & ~clear) | value)", "(value)"),
     ),
-    *_faults(
+    *faults_of(
         "residual",
         "special/floats.py",
         (
@@ -783,7 +784,7 @@ FAULTS: list[Fault] = [
             "(exponent > 254)",
         ),
     ),
-    *_faults(
+    *faults_of(
         "residual",
         "special/sums.py",
         ("far is one place early", "(distance > reach)", "(distance > 6)"),
@@ -803,7 +804,7 @@ FAULTS: list[Fault] = [
             "small_exponent",
         ),
     ),
-    *_faults(
+    *faults_of(
         "residual",
         "special/residual.py",
         (
@@ -812,7 +813,7 @@ FAULTS: list[Fault] = [
             "total.swap.eq(0)",
         ),
     ),
-    *_faults(
+    *faults_of(
         "rope",
         "special/rope.py",
         ("low adds its second product", 'minus = number == 0 and side == "y"', "minus = False"),
@@ -837,7 +838,7 @@ FAULTS: list[Fault] = [
             "self.overflow.eq(overflow[0])",
         ),
     ),
-    *_faults(
+    *faults_of(
         "rope",
         "special/sums.py",
         ("no sticky bit", "Mux(far, small.any(), small)", "Mux(far, 0, small)"),

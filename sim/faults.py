@@ -17,9 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sim.build import ROOT
-from sim.fault_list import FAULTS, QUICK, Fault
+from sim.fault_list import FAULTS as CORE_FAULTS
+from sim.fault_list import QUICK, Fault
+from sim.issue_faults import ISSUE_FAULTS
 
 FOLDER = ROOT / "build" / "faults"
+
+FAULTS = [*CORE_FAULTS, *ISSUE_FAULTS]
 
 
 class StaleFault(ValueError):

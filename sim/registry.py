@@ -20,6 +20,7 @@ from hw.compute.results import ResultControl
 from hw.compute.sequencer import Sequencer
 from hw.compute.subarray import Subarray
 from hw.config import PRESETS, Config
+from hw.issue.engine import Engine
 from hw.library import Unique
 from hw.special.argmax import Argmax
 from hw.special.norm import InverseRoot, RmsNorm
@@ -32,6 +33,7 @@ from hw.special.silu import Silu
 from hw.special.softmax import Probabilities
 from hw.special.squares import SquareSum
 from hw.special.tables import SegmentTable
+from sim.chips import chip_of
 
 TINY, SMALL, PAPER = (PRESETS[name] for name in ("tiny", "small", "paper"))
 #: Two rows of ``paper``: fold 1, where every cycle of the pipeline is in use.
@@ -249,6 +251,13 @@ BENCHES = {
             Array,
             "the whole core: streams, moods, cycle counts, reset, refused input",
             full=(TINY, NINE, ODD, BARE, SMALL, SLICE),
+            hierarchical=("bsspec_mpu",),
+        ),
+        BenchSpec(
+            "engine",
+            lambda config: Engine(chip_of(config)),
+            "weight ring, unified buffer, readers, array: blocks, moods, ports that meet",
+            full=(TINY, SMALL, SLICE),
             hierarchical=("bsspec_mpu",),
         ),
         BenchSpec(

@@ -69,8 +69,8 @@ def random_rises(rng: np.random.Generator, rows: int) -> list[int]:
     """Rises of some rows or of none: by 1, by what an accumulator holds, beyond every exponent."""
     if rng.random() < 0.6:
         return []
-    choices = (0, 1, rng.integers(2, 70), rng.integers(70, 640), (1 << RISE_BITS) - 1)
-    return [int(rng.choice(choices)) for _ in range(rows)]
+    near, far = int(rng.integers(2, 70)), int(rng.integers(70, 640))
+    return [int(rng.choice([0, 1, near, far, (1 << RISE_BITS) - 1])) for _ in range(rows)]
 
 
 def aligned_rows(config: Config, rng: np.random.Generator, rows: int, length: int) -> Array:

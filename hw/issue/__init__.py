@@ -1,0 +1,1 @@
+"""From blocks of tiles in memory to the streams of the array."""

@@ -1,0 +1,51 @@
+"""Pieces: what is asked of the array, a block of k-tiles at a time."""
+
+from __future__ import annotations
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data
+
+from hw.chip_config import BLOCK_TILES_MAX, LINE_BITS, PLANE_LINES, ChipConfig
+
+#: Width of a number of k-tiles.
+TILES_BITS = BLOCK_TILES_MAX.bit_length()
+
+
+def piece_layout(config: ChipConfig) -> data.StructLayout:
+    """A block of neighbouring k-tiles of one output tile.
+
+    ``tiles`` of them, ``p`` planes each; ``opened``: from the open keys on the chip, not from the
+    ring; ``first`` and ``last`` block of the output tile; ``mix``: the activations are
+    probabilities, and the tile takes rises; ``source``: bank word of the first activations;
+    ``rows`` that take part; the rest as in :func:`~hw.compute.layouts.tile_layout`.
+    """
+    core = config.core
+    return data.StructLayout(
+        {
+            "tiles": unsigned(TILES_BITS),
+            "p": unsigned(core.p_bits),
+            "opened": 1,
+            "midpoint": 1,
+            "first": 1,
+            "last": 1,
+            "context": unsigned(core.context_bits),
+            "fp32": 1,
+            "scaled": 1,
+            "mix": 1,
+            "source": unsigned(config.word_bits),
+            "rows": unsigned(core.t_m),
+        }
+    )
+
+
+def position_bits(config: ChipConfig) -> int:
+    """Width of a position in the stream of lines.
+
+    Positions are compared by their difference, so twice what lies between the oldest line in the
+    ring and the newest one must fit.
+    """
+    return (2 * (config.ring_rows * PLANE_LINES + config.exponent_lines)).bit_length()
+
+
+#: A line of exponents: one k-tile.
+EXPONENT_LINE = data.ArrayLayout(unsigned(8), LINE_BITS // 8)
