@@ -94,13 +94,24 @@ class Library:
         return "\n".join(self._rtlil[name] for name in self.modules)
 
 
+def port_name(path: tuple[str | int, ...]) -> str:
+    """Name of a port: the parts joined by two underscores, those of an AXI bus by one.
+
+    A member whose name ends in ``axi`` is such a bus (:mod:`hw.axi.bus`); its ports then have the
+    conventional names, like ``m0_axi_araddr``.
+    """
+    *places, signal = map(str, path)
+    between = "_" if places and places[-1].split("_")[-1] == "axi" else "__"
+    return between.join(["__".join(places), signal] if places else [signal])
+
+
 def flat_ports(component: Any) -> list[tuple[str, Any, Value]]:
-    """``(name, member, value)`` of all ports, names joined by two underscores."""
+    """``(name, member, value)`` of all ports, named by :func:`port_name`."""
     flat = []
     for path, member, value in component.signature.flatten(component):
         if isinstance(value, ValueCastable):
             value = value.as_value()
-        flat.append(("__".join(map(str, path)), member, value))
+        flat.append((port_name(path), member, value))
     return flat
 
 
@@ -141,7 +152,7 @@ def instantiate(
     interface = SimpleNamespace()
     ports: dict[str, Any] = {}
     for path, member, _ in component.signature.flatten(component):
-        port = "__".join(map(str, path))
+        port = port_name(path)
         value = packed(member.shape, name=f"{name}__{port}")
         # A stream is a namespace of its own: interface.beats.valid.
         place = interface

@@ -40,13 +40,16 @@ class Environment:
         """A count that depends on the form of the run."""
         return quick if self.quick else full
 
-    def report(self, part: str, *, transactions: int, cycles: int, seed: int) -> None:
-        """Records a part of the bench that ended without a mismatch."""
+    def report(
+        self, part: str, *, transactions: int, cycles: int, seed: int, measured: str = ""
+    ) -> None:
+        """Records a part of the bench that ended without a mismatch, and what it measured."""
         record = {
             "part": part,
             "transactions": transactions,
             "cycles": cycles,
             "seed": seed,
+            "measured": measured,
         }
         with self.report_path.open("a") as handle:
             handle.write(json.dumps(record) + "\n")

@@ -11,7 +11,7 @@ import random
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import cocotb
 from amaranth.hdl import UnusedElaboratable
@@ -157,6 +157,22 @@ class Sink:
         """After the edge."""
 
 
+class Agent(Protocol):
+    """What takes part in each cycle beside the streams, like a memory on a bus."""
+
+    def drive(self) -> None:
+        """Chooses what the next rising edge sees."""
+
+    def sample(self) -> None:
+        """Looks just before the rising edge."""
+
+    def settle(self) -> None:
+        """After the edge."""
+
+    def quiet(self) -> None:
+        """Forgets all, for a reset."""
+
+
 class Bench:
     """A design with its ports and streams.
 
@@ -184,6 +200,7 @@ class Bench:
         self.cycle_count = 0
         self.sources: list[Source] = []
         self.sinks: list[Sink] = []
+        self.agents: list[Agent] = []
         self.watchers: list[Callable[[], None]] = []
         self._shapes = (
             {name: member.shape for name, member, _ in flat_ports(component)} if component else {}
@@ -290,7 +307,7 @@ class Bench:
 
     async def cycle(self) -> None:
         """One clock period: drive, look, clock."""
-        streams: list[Source | Sink] = [*self.sources, *self.sinks]
+        streams: list[Agent | Sink] = [*self.sources, *self.sinks, *self.agents]
         for stream in streams:
             stream.drive()
         await self.settle()
@@ -309,6 +326,8 @@ class Bench:
             source.quiet()
         for sink in self.sinks:
             sink._held = None
+        for agent in self.agents:
+            agent.quiet()
         self._reset.value = 1
         for _ in range(cycles):
             await self.edge()

@@ -6,6 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hw.axi.config import STREAM_ID
+from hw.axi.dma import ReadDma
+from hw.axi.ports import MemoryPorts
+from hw.axi.read import LineReader, ReadPort
+from hw.axi.splitter import Splitter
+from hw.axi.write import LineWriter
 from hw.compute.accumulator import Accumulators, RunningExponent
 from hw.compute.aligner import Aligner, AlignerBank
 from hw.compute.array import Array
@@ -33,6 +39,7 @@ from hw.special.silu import Silu
 from hw.special.softmax import Probabilities
 from hw.special.squares import SquareSum
 from hw.special.tables import SegmentTable
+from sim.axi import memory_of
 from sim.chips import chip_of
 
 TINY, SMALL, PAPER = (PRESETS[name] for name in ("tiny", "small", "paper"))
@@ -74,6 +81,8 @@ CONFIGS = {config.name: config for config in (*PRESETS.values(), SLICE, NINE, OD
 WIDE = (TINY, NINE, ODD, BARE, SLICE)
 #: For a slice of the special function unit: 2, 4, 1 and 8 elements a cycle.
 SPECIAL = (TINY, ODD, BARE, PAPER)
+#: For memory ports: 1 x 64, 2 x 128, 1 x 512, 4 x 256 and 8 x 512 bits.
+PORTS = (TINY, ODD, SMALL, SLICE, PAPER)
 #: What the quantizers are for: 64 channels of a value row or 64 tokens of a channel of keys; all
 #: channels of an open key.
 VALUES = {"p_full": 9, "longest": 64}
@@ -245,6 +254,45 @@ BENCHES = {
             "BF16 to BFP16, groups of a head: every distance, moods, status",
             full=SPECIAL,
             module="quantizer",
+        ),
+        BenchSpec(
+            "axi_splitter",
+            lambda config: Splitter(memory_of(config)),
+            "requests to bursts: every start in a page, the longest request, moods",
+            full=(TINY, ODD, SMALL),
+        ),
+        BenchSpec(
+            "axi_read",
+            lambda config: ReadPort(memory_of(config), axi_id=STREAM_ID, reserve=False),
+            "one port's read channels: moods, errors, stop, rate",
+            quick=(TINY, SMALL),
+            full=(TINY, ODD, SMALL, SLICE),
+        ),
+        BenchSpec(
+            "axi_read_dma",
+            lambda config: ReadDma(memory_of(config)),
+            "stream over all ports: positions, frontier, ring space, errors, stop, rate",
+            quick=(TINY, ODD),
+            full=PORTS,
+        ),
+        BenchSpec(
+            "axi_line_reader",
+            lambda config: LineReader(memory_of(config)),
+            "small reads in order: moods, errors, a client that rests, stop, rate",
+            full=(TINY, ODD, SMALL),
+        ),
+        BenchSpec(
+            "axi_write",
+            lambda config: LineWriter(memory_of(config)),
+            "strobes, guards, fences, errors, a client that rests, stop, rate",
+            quick=(TINY, SMALL),
+            full=(TINY, ODD, SMALL, SLICE),
+        ),
+        BenchSpec(
+            "axi_protocol",
+            lambda config: MemoryPorts(memory_of(config)),
+            "all masters on all ports: two memories of different make, shares of port 0",
+            full=PORTS,
         ),
         BenchSpec(
             "array",

@@ -309,6 +309,9 @@ def main(argv: list[str] | None = None) -> int:
             outcomes.append(outcome)
             left_out = f" (left out: {', '.join(outcome.left_out)})" if outcome.left_out else ""
             print(f"{outcome.seconds:.0f} s: {outcome.error or 'ok'}{left_out}", flush=True)
+            for part in outcome.parts:
+                if part.get("measured"):
+                    print(f"  {part['part']}: {part['measured']}")
             if not outcome.passed:
                 command = again.format(spec.name, arguments.config or chosen.name, simulator)
                 print(f"  log: {outcome.log}\n  again: {command}")
