@@ -76,7 +76,7 @@ def random_pieces(
     pick = random.Random(int(rng.integers(1 << 30)))
     result: list[Piece] = []
     open_blocks: dict[int, int] = {}
-    settings: dict[int, tuple[int, int, int, int, bool]] = {}
+    settings: dict[int, tuple[int, int, int, int, bool, bool]] = {}
     while count or open_blocks:
         context = pick.randrange(core.contexts)
         if context not in open_blocks:
@@ -84,21 +84,21 @@ def random_pieces(
                 continue
             count -= 1
             open_blocks[context] = pick.choice((1, 1, 2, 3))
-            mix = pick.random() < 0.3
+            mix, opened = pick.choice(((True, False), (False, True), (False, False)))
             settings[context] = (
-                pick.choice((5, 5, 6, 7, 8, 9, core.p_max)),
+                core.p_max if opened else pick.choice((5, 5, 6, 7, 8, 9, core.p_max)),
                 pick.randrange(2),
                 pick.randrange(2),
                 pick.choice(((1 << core.t_m) - 1, pick.getrandbits(core.t_m))),
                 mix,
+                opened,
             )
             first = True
         else:
             first = False
-        p, fp32, midpoint, rows, mix = settings[context]
+        p, fp32, midpoint, rows, mix, opened = settings[context]
         open_blocks[context] -= 1
         last = open_blocks[context] == 0
-        opened = not mix and p == core.p_max and pick.random() < 0.5
         most = config.head_tiles_max if opened else config.block_tiles
         blocks = 1 if mix else pick.choice((1, most, pick.randint(1, most)))
         tiles = [tile(core, rng, pick.choice(KINDS), p) for _ in range(blocks)]

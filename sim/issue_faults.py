@@ -109,4 +109,52 @@ ISSUE_FAULTS: list[Fault] = [
             "(piece.p << 3)",
         ),
     ),
+    *faults_of(
+        "epilogue",
+        "special/epilogue.py",
+        (
+            "a norm's words are read before they are written",
+            "from_words & started, enters",
+            "from_words, enters",
+        ),
+        (
+            "a word that the front replaced is used",
+            "with m.Elif(asked & ~moves & self.front_read):",
+            "with m.Elif(0):",
+        ),
+        (
+            "rows that take no part are written",
+            "self.write_enable.eq(Mux(leaves, self.rows, 0))",
+            "self.write_enable.eq(Mux(leaves, (1 << core.t_m) - 1, 0))",
+        ),
+        ("padded columns may win", "(column + i < job.columns)", "(column + i < 64)"),
+        ("a tile's words have one target", "targets.head.next + written", "targets.head.next"),
+        (
+            "another operation's results overtake",
+            "| (quiet & (job.op != kind))",
+            "| (job.op != kind)",
+        ),
+        (
+            "the parts of a word are mixed up",
+            "each.control.part.eq(part)",
+            "each.control.part.eq(0)",
+        ),
+    ),
+    *faults_of(
+        "epilogue",
+        "special/slice.py",
+        (
+            "beats are packed the wrong way round",
+            "Cat(word[width:], beat)",
+            "Cat(beat, word[:-width])",
+        ),
+        ("the gates of the beat before", "ram.read_row.eq(row + taken)", "ram.read_row.eq(row)"),
+        ("old gates", "(~fresh | taken)", "~fresh"),
+        ("residual sums do not enter the norm", "Mux(self.tap, sums.valid,", "Mux(0, sums.valid,"),
+        (
+            "a row of residual sums does not end",
+            "Mux(self.tap, sums.payload.last,",
+            "Mux(0, sums.payload.last,",
+        ),
+    ),
 ]

@@ -29,6 +29,7 @@ from hw.config import PRESETS, Config
 from hw.issue.engine import Engine
 from hw.library import Unique
 from hw.special.argmax import Argmax
+from hw.special.epilogue import Epilogue
 from hw.special.norm import InverseRoot, RmsNorm
 from hw.special.output import AttentionOutput
 from hw.special.quantizer import Quantizer
@@ -307,6 +308,13 @@ BENCHES = {
             "weight ring, unified buffer, readers, array: blocks, moods, ports that meet",
             full=(TINY, SMALL, SLICE),
             hierarchical=("bsspec_mpu",),
+        ),
+        BenchSpec(
+            "epilogue",
+            lambda config: Epilogue(chip_of(config)),
+            "slices in lockstep: residual, norm, SiLU, argmax, from results and banks to banks",
+            full=(TINY, SMALL, SLICE),
+            hierarchical=("bsspec_slice",),
         ),
         BenchSpec(
             "paper",

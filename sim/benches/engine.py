@@ -11,7 +11,7 @@ import cocotb
 import numpy as np
 
 from hw.compute import layouts
-from hw.issue.engine import Engine
+from hw.issue.engine import Engine, pieces_waiting
 from hw.issue.pieces import position_bits
 from model.formats.commands import BANK_WORD
 from sim import words
@@ -60,6 +60,7 @@ class _EngineBench(Bench):
         self.compared = 0
         self.begun: list[int] = []
         self.filled = False
+        self.stopped = False
         self._open_reads = 0
         self._read_before: int | None = None
         self._open_before: int | None = None
@@ -179,6 +180,8 @@ class _EngineBench(Bench):
         self._read_before = self.get("other_word") if asked else None
         if self.get("mix_taken"):
             self.rises.popleft()
+            if self.stopped:
+                raise MismatchError("a tile of probabilities is taken although none may be read")
         self._open_before = self.get("open_row") if self.get("open_read") else None
 
     async def cycle(self) -> None:
@@ -189,7 +192,7 @@ class _EngineBench(Bench):
         other = int(busy and self.filled and rng.random() < 0.3)
         self.put(
             frontier=self.deliveries.frontier % (1 << position_bits(self.config)),
-            go=int(not busy or rng.random() < 0.7),
+            go=int(not self.stopped and (not busy or rng.random() < 0.5)),
             rises=self.rises[0] if self.rises else None,
             other_read=other,
             other_word=rng.randrange(self.words_used) if other else None,
@@ -233,6 +236,55 @@ async def random_pieces_in_moods(dut: object) -> None:
         count = sum(len(piece.tiles) for piece in pieces)
         await bench.finish(4000 + 40 * count * (core.p_max * core.fold + 64))
         env.report(mood, transactions=bench.compared, cycles=bench.cycle_count, seed=seed)
+
+
+@cocotb.test()
+async def slow_lines(dut: object) -> None:
+    """Lines come so slowly that the front waits for each tile's exponents."""
+    env = Environment.get()
+    bench = _EngineBench(dut, env, env.seed, "steady")
+    await bench.reset()
+    await bench.fill_banks()
+    for source in bench.lines:
+        source.gap = 0.9
+    rng = np.random.default_rng(env.seed)
+    size = min(bench.config.block_tiles, bench.words_used // 4)
+    for _ in range(8):
+        tiles = [tile(bench.config.core, rng, "plain", 5) for _ in range(size)]
+        for i, each in enumerate(tiles):
+            each.first, each.last = int(i == 0), int(i == size - 1)
+        bench.send([Piece(tiles)])
+    await bench.finish(100_000)
+    env.report("slow", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
+
+
+@cocotb.test()
+async def full_queue(dut: object) -> None:
+    """Pieces wait until the queues are full, and none is lost."""
+    env = Environment.get()
+    bench = _EngineBench(dut, env, env.seed, "steady")
+    await bench.reset()
+    await bench.fill_banks()
+    rng = np.random.default_rng(env.seed)
+    config, core = bench.config, bench.config.core
+    count = pieces_waiting(config) + 8
+    pieces = []
+    for number in range(count):
+        made = tile(core, rng, "plain", core.p_max)
+        made.exponents[:] = 1
+        made.first, made.last = int(number == 0), int(number == count - 1)
+        pieces.append(Piece([made], opened=True))
+    head = tile(core, rng, "plain", 5)
+    head.context = 1
+    bench.stopped = True
+    bench.send([Piece([head], mix=True), *pieces])
+    for _ in range(6 * count):
+        await bench.cycle()
+    if not bench.ahead:
+        raise MismatchError("the queues took more pieces than they hold")
+    bench.stopped = False
+    await bench.finish(100_000 + count * core.p_max * core.fold)
+    env.report("full", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
 
 
 def bench_delivered(bench: _EngineBench) -> Callable[[], bool]:

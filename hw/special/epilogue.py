@@ -1,0 +1,294 @@
+"""The epilogue: slices in lockstep, and what leads beats through them to and from the banks."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import In, Out
+
+from hw.chip_config import WORD_BITS, ChipConfig
+from hw.compute.layouts import results_layout
+from hw.config import TILE
+from hw.library import Unique, instantiate
+from hw.special.flow import Queue
+from hw.special.layouts import BF16, FP32, STATUS
+from hw.special.slice import INDEX_BITS, OP_BITS, Op, Slice
+from model.formats.commands import BANK_WORD
+
+#: Operations that take results of the array, a bank word, and those whose results are packed.
+FROM_RESULTS = (Op.PASS, Op.RESIDUAL, Op.GATE, Op.UP, Op.LOGITS)
+FROM_WORDS = (Op.RESIDUAL, Op.NORM, Op.SQUARES)
+PACKED = (Op.PASS, Op.RESIDUAL, Op.UP, Op.NORM)
+#: Operations that share a unit with another one.
+EXCLUSIVE = (*PACKED, Op.SQUARES)
+
+#: Jobs whose words may be on their way to the banks at a time.
+_JOBS_UNDER_WAY = 4
+
+
+def epilogue_job_layout(config: ChipConfig) -> data.StructLayout:
+    """What becomes of an output tile, or of bank words.
+
+    ``op``; ``words``: bank words that a row has in it, 4 for a tile; ``source``: the first word
+    that is read; ``target``: the first one that is written; ``tap``: residual sums enter a norm's
+    first pass; ``ends``: its last beat is the last of a row; ``columns``: live ones of a tile of
+    logits; ``barrier``: begins only when all before it is written.
+    """
+    return data.StructLayout(
+        {
+            "op": unsigned(OP_BITS),
+            "words": unsigned(config.word_bits + 1),
+            "source": unsigned(config.word_bits),
+            "target": unsigned(config.word_bits),
+            "tap": 1,
+            "ends": 1,
+            "columns": unsigned(TILE.bit_length()),
+            "barrier": 1,
+        }
+    )
+
+
+def _is_one_of(op: Signal, ops: tuple[Op, ...]) -> Signal:
+    return Cat(op == each for each in ops).any()
+
+
+class Epilogue(Unique):
+    """Jobs in order: results of output tiles as they come, passes over bank words between them.
+
+    Throughput: a beat of ``special_elements`` a cycle, from job to job too where both pack results
+    of the same operation.
+
+    Parameters
+    ----------
+    config : ChipConfig
+
+    Members
+    -------
+    jobs : stream of :func:`epilogue_job_layout`
+        Taken with its last beat.
+    results : stream of the array's results
+    weights : stream of beats of BF16, for NORM
+    inverse_width, eps : constants of the norm
+    rows : rows of the step: the others' banks are not written
+    other_* , data, write_* : ports of :class:`~hw.memory.banks.UnifiedBuffer`
+    begun : a job begins in this cycle
+    writing, write_next, write_end
+        The oldest job that is not all written: its next word, and the one behind its last.
+    winners : a stream for each row
+    status, clear : of all slices of ``rows``
+    idle : no job, nothing on its way
+    """
+
+    module_name = "bsspec_epilogue"
+    label = "epilogue"
+
+    def __init__(self, config: ChipConfig) -> None:
+        self.config = config
+        core = config.core
+        words = data.ArrayLayout(unsigned(WORD_BITS), core.t_m)
+        winner = data.StructLayout({"index": unsigned(INDEX_BITS), "none": 1})
+        super().__init__(
+            {
+                "jobs": In(stream.Signature(epilogue_job_layout(config))),
+                "results": In(stream.Signature(results_layout(core))),
+                "weights": In(stream.Signature(data.ArrayLayout(BF16, core.special_elements))),
+                "inverse_width": In(FP32),
+                "eps": In(FP32),
+                "rows": In(core.t_m),
+                "other_read": Out(1),
+                "other_word": Out(config.word_bits),
+                "other_granted": In(1),
+                "front_read": In(1),
+                "data": In(words),
+                "write_enable": Out(core.t_m),
+                "write_word": Out(data.ArrayLayout(unsigned(config.word_bits), core.t_m)),
+                "write_data": Out(words),
+                "begun": Out(1),
+                "writing": Out(1),
+                "write_next": Out(config.word_bits),
+                "write_end": Out(config.word_bits + 1),
+                **{f"winners_{i}": Out(stream.Signature(winner)) for i in range(core.t_m)},
+                "status": Out(STATUS),
+                "clear": In(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, core = self.config, self.config.core
+        elements = core.special_elements
+        parts = BANK_WORD // elements
+        job = self.jobs.payload
+        slices = [
+            instantiate(m, f"slice_{row}", Slice, elements=elements) for row in range(core.t_m)
+        ]
+
+        from_results, from_words, is_packed, exclusive = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            from_results.eq(_is_one_of(job.op, FROM_RESULTS)),
+            from_words.eq(_is_one_of(job.op, FROM_WORDS)),
+            is_packed.eq(_is_one_of(job.op, PACKED)),
+            exclusive.eq(_is_one_of(job.op, EXCLUSIVE)),
+        ]
+
+        # Progress within the job: word and part of it.
+        word = Signal(config.word_bits + 1)
+        part = Signal(range(max(2, parts)))
+        first, last_part, last_word = Signal(), Signal(), Signal()
+        enters = Signal()
+        m.d.comb += [
+            first.eq((word == 0) & (part == 0)),
+            last_part.eq(part == parts - 1),
+            last_word.eq(word == job.words - 1),
+        ]
+        with m.If(enters):
+            m.d.sync += part.eq(Mux(last_part, 0, part + 1))
+            with m.If(last_part):
+                m.d.sync += word.eq(Mux(last_word, 0, word + 1))
+
+        started = Signal()
+        have = self._words(m, job, from_words & started, enters & last_part, last_word)
+
+        # A job begins when what is on its way is of its kind, and its target has a place.
+        kind = Signal(OP_BITS)
+        tap = Signal()
+        targets = Queue(
+            m,
+            "targets",
+            data.StructLayout({"next": config.word_bits, "end": config.word_bits + 1}),
+            _JOBS_UNDER_WAY,
+        )
+        quiet, may_begin, slices_idle = Signal(), Signal(), Signal()
+        m.d.comb += [
+            slices_idle.eq(Cat(each.idle for each in slices).all()),
+            quiet.eq(slices_idle & (targets.count == 0)),
+            may_begin.eq(
+                Mux(
+                    job.barrier,
+                    quiet,
+                    ~exclusive
+                    | (quiet & (job.op != kind))
+                    | ((job.op == kind) & (job.tap == tap) & (targets.count != _JOBS_UNDER_WAY)),
+                )
+            ),
+        ]
+        ready = Signal()
+        offered = Signal()
+        m.d.comb += [
+            started.eq(~first | may_begin),
+            ready.eq(Cat(each.ready for each in slices).all()),
+            offered.eq(
+                self.jobs.valid
+                & started
+                & (~from_results | self.results.valid)
+                & (~from_words | have)
+                & ((job.op != Op.NORM) | self.weights.valid)
+            ),
+            enters.eq(offered & ready),
+            self.begun.eq(enters & first),
+            self.results.ready.eq(enters & from_results),
+            self.weights.ready.eq(enters & (job.op == Op.NORM)),
+            self.jobs.ready.eq(enters & last_part & last_word),
+            targets.push.eq(self.begun & is_packed),
+            targets.entry.next.eq(job.target),
+            targets.entry.end.eq(job.target + job.words),
+        ]
+        with m.If(self.begun & exclusive):
+            m.d.sync += [kind.eq(job.op), tap.eq(job.tap)]
+
+        # Words that leave the slices, all at once, to the oldest target.
+        written = Signal(config.word_bits)
+        leaves = Signal()
+        next_word = Signal(config.word_bits)
+        m.d.comb += [
+            leaves.eq(slices[0].packed_valid),
+            next_word.eq(targets.head.next + written),
+            targets.pop.eq(leaves & (next_word + 1 == targets.head.end)),
+            self.write_enable.eq(Mux(leaves, self.rows, 0)),
+            self.writing.eq(targets.count != 0),
+            self.write_next.eq(next_word),
+            self.write_end.eq(targets.head.end),
+            self.idle.eq(~self.jobs.valid & quiet),
+        ]
+        with m.If(leaves):
+            m.d.sync += written.eq(Mux(targets.pop, 0, written + 1))
+
+        live = Signal(elements)
+        column = Signal(TILE.bit_length())
+        m.d.comb += column.eq((word[:2] << 4) | (part * elements))
+        for i in range(elements):
+            m.d.comb += live[i].eq((job.op != Op.LOGITS) | (column + i < job.columns))
+        raised = Signal(len(self.status.as_value()))
+        flags = []
+        for row, each in enumerate(slices):
+            winners = getattr(self, f"winners_{row}")
+            m.d.comb += [
+                each.offered.eq(offered),
+                each.enters.eq(enters),
+                each.control.op.eq(job.op),
+                each.control.part.eq(part),
+                each.control.last.eq(job.ends & last_part & last_word),
+                each.control.live.eq(live),
+                each.control.weights.eq(self.weights.payload),
+                each.tap.eq(tap & (kind == Op.RESIDUAL)),
+                each.inverse_width.eq(self.inverse_width),
+                each.eps.eq(self.eps),
+                each.clear.eq(self.clear),
+                self.write_word[row].eq(next_word),
+                self.write_data[row].eq(each.packed),
+                winners.valid.eq(each.winners.valid),
+                winners.payload.eq(each.winners.payload),
+                each.winners.ready.eq(winners.ready),
+            ]
+            m.d.comb += [
+                each.codes[i].eq(self.results.payload.codes[row][i]) for i in range(elements)
+            ]
+            m.d.comb += each.word.eq(self._kept[row])
+            flags.append(Mux(self.rows[row], each.status.as_value(), 0))
+        total = flags[0]
+        for each_flags in flags[1:]:
+            total = total | each_flags
+        m.d.comb += [raised.eq(total), self.status.as_value().eq(raised)]
+        return m
+
+    def _words(
+        self,
+        m: Module,
+        job: data.View,
+        wanted: Value,
+        used: Value,
+        last_word: Signal,
+    ) -> Signal:
+        """Bank words of the job, one ahead: whether the one for the next beat is there.
+
+        A word is read while the one before it is in use. It stays at the memories' outputs until
+        it can move on; where the front reads meanwhile, it is read again.
+        """
+        config, core = self.config, self.config.core
+        self._kept = Array(
+            Signal(WORD_BITS, name=f"word_{row}", reset_less=True) for row in range(core.t_m)
+        )
+        have, asked, moves = Signal(), Signal(), Signal()
+        number = Signal(config.word_bits + 1)  # The next word to read.
+        done = Signal()
+        m.d.comb += [
+            done.eq(number == job.words),
+            moves.eq(asked & (~have | used)),
+            self.other_read.eq(self.jobs.valid & wanted & ~done & (~asked | moves)),
+            self.other_word.eq(job.source + number),
+        ]
+        granted = Signal()
+        m.d.comb += granted.eq(self.other_read & self.other_granted)
+        with m.If(moves):
+            m.d.sync += [kept.eq(self.data[row]) for row, kept in enumerate(self._kept)]
+            m.d.sync += [have.eq(1), asked.eq(0)]
+        with m.Elif(used):
+            m.d.sync += have.eq(0)
+        with m.If(granted):
+            m.d.sync += [asked.eq(1), number.eq(number + 1)]
+        with m.Elif(asked & ~moves & self.front_read):
+            m.d.sync += [asked.eq(0), number.eq(number - 1)]
+        with m.If(used & last_word):
+            m.d.sync += [number.eq(0), have.eq(0), asked.eq(0)]
+        return have

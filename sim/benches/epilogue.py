@@ -1,0 +1,272 @@
+"""Bench of the epilogue: results and bank words through the slices, and back to the banks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import cocotb
+import numpy as np
+import torch
+
+from hw.compute.layouts import results_layout
+from hw.special.epilogue import Epilogue, epilogue_job_layout
+from hw.special.slice import Op
+from model.datapath.special import residual_add, rms_norm, silu_times_up
+from model.formats.bf16 import from_codes, to_codes
+from model.formats.commands import BANK_WORD
+from sim import words
+from sim.chips import chip_of
+from sim.environment import Environment
+from sim.harness import MOODS, Bench, MismatchError
+from sim.norms import constants
+from sim.stimulus import bf16
+from sim.words import Array
+
+#: Bank words that the bench uses, in three regions of equal size.
+REGION = 16
+EPS = 1e-5
+
+
+def _numbers(codes: Array) -> torch.Tensor:
+    return from_codes(torch.from_numpy(codes.astype(np.int64)))
+
+
+def _codes(numbers: torch.Tensor) -> Array:
+    return to_codes(numbers).numpy().astype(np.uint16)
+
+
+class _EpilogueBench(Bench):
+    """The epilogue between results, banks and a front that reads them too."""
+
+    def __init__(self, dut: object, env: Environment, seed: int, mood: str) -> None:
+        self.config = chip_of(env.config)
+        super().__init__(dut, seed, Epilogue(self.config))
+        core = self.config.core
+        gap, stall = MOODS[mood]
+        self.mood = mood
+        self.data = np.random.default_rng(seed)
+        self.rows = (1 << core.t_m) - 1 if mood == "steady" else 1 | self.rng.getrandbits(core.t_m)
+        shape = (core.t_m, 3 * REGION, BANK_WORD)
+        self.banks = bf16(self.data, shape, 118, 132)
+        #: What the banks hold when all that was sent has been done.
+        self.model = self.banks.copy()
+        self.jobs = self.source("jobs", gap=gap)
+        self.results = self.source("results", gap=gap)
+        self.weights = self.source("weights", gap=gap)
+        self.winners = [self.sink(f"winners_{i}", stall=stall) for i in range(core.t_m)]
+        self.expected_winners: list[deque[int]] = [deque() for _ in range(core.t_m)]
+        for row, sink in enumerate(self.winners):
+            sink.observers.append(self._winner(row))
+        self.compared = 0
+        self._shown: list[int] | None = None
+        self.watchers.append(self._watch)
+        self.width = 64
+        self.put(
+            rows=self.rows,
+            clear=0,
+            front_read=0,
+            other_granted=0,
+            data=None,
+            **constants(self.width, EPS),
+        )
+
+    def _winner(self, row: int) -> Any:
+        def check(word: int) -> None:
+            index = word & ((1 << 18) - 1)
+            if index != (want := self.expected_winners[row].popleft()):
+                raise MismatchError(f"row {row}: winner {index}, not {want}")
+            self.compared += 1
+
+        return check
+
+    def job(self, op: Op, *, count: int, **fields: int) -> None:
+        """Queues a job."""
+        values = dict.fromkeys(("source", "target", "tap", "ends", "columns", "barrier"), 0)
+        self.jobs.send(
+            [
+                words.pack(
+                    epilogue_job_layout(self.config),
+                    {**values, "op": int(op), "words": count, **fields},
+                )
+            ]
+        )
+
+    def tile(self, codes: Array) -> None:
+        """Queues the results of an output tile: codes (rows, 64)."""
+        core = self.config.core
+        layout = results_layout(core)
+        rest = {"overflow": 0, "rows": self.rows, "context": 0, "fp32": 0}
+        for column in range(0, 64, core.drain):
+            part = codes[:, column : column + core.drain].astype(np.uint32)
+            self.results.send(
+                [
+                    words.from_array(part)
+                    | words.pack(layout, {**rest, "codes": _none(core), "column": column})
+                ]
+            )
+
+    def _row(self, first: int, count: int) -> Array:
+        return self.model[:, first : first + count].reshape(len(self.model), -1)
+
+    def _set(self, first: int, codes: Array) -> None:
+        self.model[:, first : first + codes.shape[1] // BANK_WORD] = codes.reshape(
+            len(codes), -1, BANK_WORD
+        )
+
+    # What may be asked for -----------------------------------------------------------------------
+
+    def passes(self) -> None:
+        """Results as they are, tile after tile."""
+        for i in range(self.rng.randint(1, 3)):
+            codes = bf16(self.data, (len(self.model), 64), 100, 140)
+            self.job(Op.PASS, count=4, target=2 * REGION + 4 * i)
+            self.tile(codes)
+            self._set(2 * REGION + 4 * i, codes)
+
+    def residual_and_norm(self) -> None:
+        """A whole row of residual sums into the norm's first pass; then its second pass."""
+        tiles = self.width // 64
+        for i in range(tiles):
+            codes = bf16(self.data, (len(self.model), 64), 118, 132)
+            self.job(
+                Op.RESIDUAL,
+                count=4,
+                source=4 * i,
+                target=4 * i,
+                tap=1,
+                ends=int(i == tiles - 1),
+                barrier=int(i == 0),
+            )
+            self.tile(codes)
+            sums = residual_add(_numbers(self._row(4 * i, 4)), _numbers(codes), form="hardware")
+            self._set(4 * i, _codes(sums))
+        self._norm()
+
+    def squares_and_norm(self) -> None:
+        """Both passes from the banks."""
+        self.job(Op.SQUARES, count=self.width // BANK_WORD, source=0, ends=1, barrier=1)
+        self._norm()
+
+    def _norm(self) -> None:
+        count = self.width // BANK_WORD
+        weight = bf16(self.data, (self.width,), 120, 130)
+        self.job(Op.NORM, count=count, source=0, target=REGION, ends=1, barrier=1)
+        elements = self.config.core.special_elements
+        self.weights.send(words.from_array(part) for part in weight.reshape(-1, elements))
+        y = rms_norm(_numbers(self._row(0, count)), _numbers(weight), EPS, form="hardware")
+        self._set(REGION, _codes(y))
+
+    def silu(self) -> None:
+        """Gates and ups alternate."""
+        for i in range(self.rng.randint(1, 3)):
+            gate, up = (bf16(self.data, (len(self.model), 64), 110, 132) for _ in range(2))
+            self.job(Op.GATE, count=4)
+            self.tile(gate)
+            self.job(Op.UP, count=4, target=2 * REGION + 4 * i)
+            self.tile(up)
+            y = silu_times_up(_numbers(gate), _numbers(up), form="hardware")
+            self._set(2 * REGION + 4 * i, _codes(y))
+
+    def logits(self) -> None:
+        """A row of logits whose last tile is short; all negative, so that padding would win."""
+        tiles, short = self.rng.randint(1, 3), self.rng.choice((1, 31, 63, 64))
+        row: list[Array] = []
+        for i in range(tiles):
+            columns = short if i == tiles - 1 else 64
+            codes = (1 << 31) | self.data.integers(1 << 23, 255 << 23, (len(self.model), 64))
+            codes[:, columns:] = 0
+            self.job(Op.LOGITS, count=4, columns=columns, ends=int(i == tiles - 1))
+            self.tile(codes)
+            row.append(codes[:, :columns])
+        for each, expected in zip(np.concatenate(row, 1), self.expected_winners, strict=True):
+            # All are negative: the largest has the smallest code.
+            expected.append(int(each.argmin()))
+
+    def steps(self) -> Iterator[Any]:
+        """All of them, in any order."""
+        while True:
+            yield self.rng.choice(
+                (self.passes, self.residual_and_norm, self.squares_and_norm, self.silu, self.logits)
+            )
+
+    # The banks -----------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        if self.get("other_read") and self.get("other_granted"):
+            word = self.get("other_word")
+            self._shown = [words.from_array(bank[word]) for bank in self.banks]
+        elif self.get("front_read"):
+            self._shown = None
+        enable = self.get("write_enable")
+        if enable and enable != self.rows:
+            raise MismatchError(f"rows {enable:#x} are written, not {self.rows:#x}")
+        if enable:
+            places, data = self.get("write_word"), self.get("write_data")
+            for row, bank in enumerate(self.banks):
+                if enable >> row & 1:
+                    bank[places[row]] = words.to_array(data[row], "u2", (BANK_WORD,))
+
+    async def cycle(self) -> None:
+        """One clock period; the front reads now and then, and goes first."""
+        busy = self.mood in ("gaps", "both")
+        front = int(self.rng.random() < (0.5 if busy else 0.0))
+        self.put(front_read=front, other_granted=int(not front), data=self._shown)
+        await super().cycle()
+
+    async def finish(self, limit: int) -> None:
+        """Until all is done; then the banks hold what the model says."""
+        await self.run(
+            lambda: (
+                not self.jobs.queue and not any(self.expected_winners) and bool(self.get("idle"))
+            ),
+            limit=limit,
+        )
+        for row, (got, want) in enumerate(zip(self.banks, self.model, strict=True)):
+            if self.rows >> row & 1 and (got != want).any():
+                where = np.argwhere(got != want)[0]
+                raise MismatchError(
+                    f"row {row} word {where[0]} element {where[1]}:"
+                    f" {got[tuple(where)]:#06x}, not {want[tuple(where)]:#06x}"
+                )
+        self.compared += self.model.size
+
+
+def _none(core: Any) -> list[list[int]]:
+    return [[0] * core.drain for _ in range(core.t_m)]
+
+
+@cocotb.test()
+async def random_steps(dut: object) -> None:
+    """Steps in any order, in all moods; rows that take no part keep their words."""
+    env = Environment.get()
+    for number, mood in enumerate(MOODS):
+        seed = env.seed + number
+        bench = _EpilogueBench(dut, env, seed, mood)
+        await bench.reset()
+        # Of every kind at least one.
+        for step in (bench.passes, bench.residual_and_norm, bench.squares_and_norm, bench.silu):
+            step()
+        bench.logits()
+        for _, step in zip(range(env.scale(4, 40)), bench.steps(), strict=False):
+            step()
+        await bench.finish(200_000)
+        if bench.get("status") != {"refused": 0, "overflow": 0}:
+            raise MismatchError(f"status {bench.get('status')}")
+        env.report(mood, transactions=bench.compared, cycles=bench.cycle_count, seed=seed)
+
+
+@cocotb.test()
+async def wide_rows(dut: object) -> None:
+    """Norms of rows of several groups of 64."""
+    env = Environment.get()
+    bench = _EpilogueBench(dut, env, env.seed, "both")
+    bench.width = 256
+    bench.put(**constants(bench.width, EPS))
+    await bench.reset()
+    for _ in range(env.scale(2, 12)):
+        bench.residual_and_norm()
+        bench.squares_and_norm()
+    await bench.finish(200_000)
+    env.report("wide", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
