@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from hw.config import PRESETS as CORES
+from hw.chip_config import CHIPS
 from model.formats.bfp import Bfp
 from model.formats.commands import COMMAND_BYTES, Region
 from model.formats.planes import tile_exponents, tile_plane
@@ -213,11 +213,16 @@ def test_inf_among_what_stays_bf16() -> None:
 
 
 def test_shapes_of_chips() -> None:
-    """The presets are those of the cores."""
+    """Software and hardware speak of the same chips."""
+    assert set(PRESETS) == set(CHIPS)
     for name, shape in PRESETS.items():
         assert preset(name) is shape
-        core = CORES[name]
+        chip = CHIPS[name]
+        core = chip.core
         assert (shape.t_m, shape.p_max, shape.max_k) == (core.t_m, core.p_max, core.max_k)
+        assert (shape.bank_words, shape.staging_words) == (chip.bank_words, chip.staging_words)
+        assert (shape.sequences, shape.head_tiles_max) == (chip.sequences, chip.head_tiles_max)
+        assert shape.tiles_per_block == chip.block_tiles
     with pytest.raises(ValueError, match="chip must be one of tiny, small, paper, not 'x'"):
         preset("x")
     with pytest.raises(ValueError, match=r"t_m must be in 1..64, not 65"):
