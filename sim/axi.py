@@ -94,9 +94,15 @@ class AxiBench(BeatBench):
             base=BASE,
         )
         self.agents.append(self.memory)
+        if "idle" in self._shapes:
+            self.watchers.append(self._idle_is_true)
         for name in ("stop", "clear"):
             if name in self._shapes:
                 self.put(**{name: 0})
+
+    def _idle_is_true(self) -> None:
+        if self.memory.outstanding and self.bit(self.port("idle")):
+            raise MismatchError(f"idle in cycle {self.cycle_count} with bursts on the bus")
 
     def line(self, number: int) -> int:
         """The content of a line, by its address."""
@@ -156,8 +162,6 @@ class AxiBench(BeatBench):
         idle = self.port("idle")
         await self.cycle()
         await self.run(lambda: bool(self.bit(idle)), limit=4000)
-        if self.memory.outstanding:
-            raise MismatchError("idle with bursts on the bus")
         # What was shown when the stop came, on each address channel, and no more.
         if len(self.memory.addresses) - before > 2 * self.config.ports + 1:
             raise MismatchError("bursts were issued after the stop")
@@ -168,6 +172,17 @@ class AxiBench(BeatBench):
                 raise MismatchError("idle fell under stop")
         if len(self.memory.addresses) != silent:
             raise MismatchError("a burst was issued under stop")
+        self.put(stop=0)
+
+    async def held_back(self, name: str) -> None:
+        """With a word just sent to a stream: under stop it is not taken, however idle all is."""
+        self.put(stop=1)
+        source = self.into[name]
+        waiting = len(source.queue)
+        for _ in range(20):
+            await self.cycle()
+        if len(source.queue) != waiting:
+            raise MismatchError(f"{name} are taken under stop")
         self.put(stop=0)
 
     async def silence(self, limit: int = 4000) -> None:

@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hw.axi.bus import CACHE, INCR, PROT
 from sim.harness import Bench, MismatchError
 
 OKAY, SLVERR, DECERR = 0, 2, 3
 PAGE = 4096
+#: What every address must say, in the memory's own words: INCR; normal, not cacheable, not
+#: bufferable; unprivileged, secure, data.
+INCR, CACHE, PROT = 0b01, 0b0010, 0b000
 
 
 @dataclass(kw_only=True)

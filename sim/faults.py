@@ -16,6 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from sim.axi_faults import AXI_FAULTS
 from sim.build import ROOT
 from sim.fault_list import FAULTS as CORE_FAULTS
 from sim.fault_list import QUICK, Fault
@@ -23,7 +24,7 @@ from sim.issue_faults import ISSUE_FAULTS
 
 FOLDER = ROOT / "build" / "faults"
 
-FAULTS = [*CORE_FAULTS, *ISSUE_FAULTS]
+FAULTS = [*CORE_FAULTS, *ISSUE_FAULTS, *AXI_FAULTS]
 
 
 class StaleFault(ValueError):

@@ -18,9 +18,10 @@ from hw.axi.config import ID_BITS, PORT_BITS
 
 #: AxBURST of every burst.
 INCR = 0b01
-#: AxCACHE: normal memory, not cacheable, bufferable. A response may come from a buffer on the way;
-#: ordering is the fence's business, which waits for write responses.
-CACHE = 0b0011
+#: AxCACHE: normal memory, not cacheable, not bufferable. A write is answered from where it ends,
+#: and not from a buffer on port 0's way, which reads on other ports would pass by: so what a fence
+#: has seen answered, every port reads.
+CACHE = 0b0010
 #: AxPROT: unprivileged, secure, data.
 PROT = 0b000
 #: Bit of a response that is set in SLVERR and DECERR and in no other.

@@ -56,13 +56,13 @@ class MemoryConfig:
     outstanding : int
         Bursts of one client that a port has on the bus at a time.
     ring_lines : int
-        Lines of the ring that the wide stream is read into, a power of two.
+        Lines of the ring that the wide stream is read into, a power of two, as are the next three.
     fifo_lines : int
-        Lines that wait at each port for the ring, a power of two.
+        Lines that wait at each port for the ring.
     reader_lines : int
-        Lines that are reserved for small reads, a power of two.
+        Lines that are reserved for small reads.
     writer_lines : int
-        Lines that wait to be written, a power of two.
+        Lines that wait to be written.
     tag_bits : int
         Width of the tag of a request.
 
@@ -118,7 +118,7 @@ class MemoryConfig:
         need(1 <= self.tag_bits <= 32, f"tag_bits must be 1 to 32, not {self.tag_bits}")
         for name in ("ring_lines", "fifo_lines", "reader_lines", "writer_lines"):
             value = getattr(self, name)
-            need(_power(value), f"{name} must be a power of two, not {value}")
+            need(_power(value) and value > 1, f"{name} must be a power of two, not {value}")
         if sized and need(
             self.line_beats <= self.max_beats <= 256 and self.max_beats % self.line_beats == 0,
             f"max_beats must be a multiple of the {self.line_beats} beats of a line, up to 256,"

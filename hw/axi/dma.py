@@ -10,11 +10,11 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import pass_on
 from hw.axi.config import BURST_BITS, STREAM_ID, MemoryConfig
-from hw.axi.fifo import Fifo
 from hw.axi.layouts import request_layout, stream_line_layout
 from hw.axi.read import ReadPort, read_signature
 from hw.axi.splitter import Splitter
 from hw.library import Unique, instantiate
+from hw.memory.fifo import Fifo
 
 
 def order_depth(config: MemoryConfig) -> int:
@@ -86,21 +86,21 @@ class ReadDma(Unique):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        ports = self._deal(m)
-        fresh = self._deliver(m, ports)
+        order = instantiate(
+            m, "order", Fifo, purpose="axi_order", shape=BURST_BITS, depth=order_depth(self.config)
+        )
+        issued = Signal(self.config.index_bits)
+        ports = self._deal(m, order, issued)
+        fresh = self._deliver(m, ports, order, issued)
         self._errors(m, ports, fresh)
         return m
 
-    def _deal(self, m: Module) -> list[Any]:
-        """Bursts to the ports in turn."""
+    def _deal(self, m: Module, order: Any, issued: Signal) -> list[Any]:
+        """Bursts to the ports in turn; their lengths into ``order``."""
         config = self.config
         splitter = instantiate(m, "splitter", Splitter, config)
-        self.order = instantiate(
-            m, "order", Fifo, purpose="axi_order", shape=BURST_BITS, depth=order_depth(config)
-        )
         burst = splitter.bursts.payload
         turn = Signal(range(max(2, config.ports)))
-        self.issued = issued = Signal(config.index_bits)
         used = Signal(config.index_bits)
         fits = Signal()
         dealt = Signal()
@@ -109,9 +109,9 @@ class ReadDma(Unique):
             splitter.requests.payload.eq(self.requests.payload),
             self.requests.ready.eq(splitter.requests.ready & ~self.stop),
             used.eq(issued - self.released),
-            fits.eq((used + burst.lines <= config.ring_lines) & self.order.i.ready),
-            self.order.i.valid.eq(dealt),
-            self.order.i.payload.eq(burst.lines),
+            fits.eq((used + burst.lines <= config.ring_lines) & order.i.ready),
+            order.i.valid.eq(dealt),
+            order.i.payload.eq(burst.lines),
         ]
         ports = []
         ready = []
@@ -137,7 +137,7 @@ class ReadDma(Unique):
                 m.d.sync += turn.eq(turn + 1)
         return ports
 
-    def _deliver(self, m: Module, ports: list[Any]) -> list[Signal]:
+    def _deliver(self, m: Module, ports: list[Any], order: Any, issued: Signal) -> list[Signal]:
         """Lines to the ring, and how far they have come without a gap."""
         config = self.config
         # The oldest burst that is not complete is at the port whose turn it is, since they were
@@ -151,7 +151,7 @@ class ReadDma(Unique):
             taken = Signal(name=f"taken_{i}")
             ended = Signal(name=f"ended_{i}")
             ended_count = Signal(range(order_depth(config) + 1), name=f"whole_{i}")
-            line_count = Signal(range(config.burst_lines), name=f"progress_{i}")
+            line_count = Signal(range(max(2, config.burst_lines)), name=f"progress_{i}")
             m.d.comb += [
                 lines.valid.eq(port.lines.valid),
                 lines.payload.data.eq(port.lines.payload.data),
@@ -166,14 +166,14 @@ class ReadDma(Unique):
             fresh.append(taken)
             whole.append(ended_count != 0)
             progress.append(line_count)
-        known = self.order.o.valid
-        end = base + self.order.o.payload
+        known = order.o.valid
+        end = base + order.o.payload
         frontier = Signal(config.index_bits)
         m.d.comb += [
             passed.eq(_pick(whole, turn) & known),
-            self.order.o.ready.eq(passed),
+            order.o.ready.eq(passed),
             self.frontier.eq(frontier),
-            self.idle.eq(_all([port.idle for port in ports]) & (frontier == self.issued)),
+            self.idle.eq(_all([port.idle for port in ports]) & (frontier == issued)),
         ]
         with m.If(passed):
             m.d.sync += [base.eq(end), frontier.eq(end)]

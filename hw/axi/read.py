@@ -14,7 +14,6 @@ from hw.axi.config import (
     READER_ID,
     MemoryConfig,
 )
-from hw.axi.fifo import Fifo
 from hw.axi.layouts import (
     burst_layout,
     placed_burst_layout,
@@ -24,6 +23,7 @@ from hw.axi.layouts import (
 )
 from hw.axi.splitter import Splitter
 from hw.library import Unique, instantiate
+from hw.memory.fifo import Fifo
 from hw.special.flow import Queue
 
 

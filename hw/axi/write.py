@@ -8,10 +8,10 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import ERROR_BIT, AxiWrite, drive_constants
 from hw.axi.config import BURST_BITS, OFFSET_BITS, STREAM_ID, MemoryConfig
-from hw.axi.fifo import Fifo
 from hw.axi.layouts import request_layout, write_line_layout
 from hw.axi.splitter import Splitter
 from hw.library import Unique, instantiate
+from hw.memory.fifo import Fifo
 from hw.special.flow import Queue
 
 #: Bursts whose data are being sent, or come next.

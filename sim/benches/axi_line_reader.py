@@ -71,19 +71,23 @@ async def moods(dut: object) -> None:
                 await bench.reset()
                 bench.clear_streams()
         await bench.finish()
+        bench.feed("requests", [bench.request(limit=4)])
+        await bench.held_back("requests")
+        await bench.finish()
         env.report(mood, transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
 
 
 @cocotb.test()
 async def client_rests(dut: object) -> None:
-    """Nobody takes lines: the bus falls silent with all that was reserved, and stop finds it so."""
+    """Nobody takes lines: the bus falls silent with all that was reserved, stop finds it so."""
     env = Environment.get()
     bench = ReaderBench(dut, env)
     await bench.reset()
     bench.out["lines"].blocked = True
     burst = bench.config.burst_lines
-    count = 4 * bench.config.reader_lines
-    bench.feed("requests", [{"line": BASE_LINE, "count": count, "tag": 3}])
+    for first in range(0, 6 * bench.config.reader_lines, burst):
+        count = bench.rng.randint(1, burst)
+        bench.feed("requests", [{"line": BASE_LINE + first, "count": count, "tag": 3}])
     for _ in range(40 + 2 * bench.config.reader_lines * bench.config.line_beats):
         await bench.cycle()
     asked = bench.memory.asked // LINE_BYTES

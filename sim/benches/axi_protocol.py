@@ -62,10 +62,11 @@ class PortsBench(AxiBench):
                 request["line"] = max(request["line"], BASE_LINE)
                 if name == "write_requests":
                     request["line"] += HALF
-                    self._write(request)
+                    self.write_lines(request)
                 self.feed(name, [request])
 
-    def _write(self, request: dict[str, int]) -> None:
+    def write_lines(self, request: dict[str, int]) -> None:
+        """Random lines and strobes for a request of the writer."""
         for line in range(request["line"], request["line"] + request["count"]):
             data, strobe = self.rng.getrandbits(512), self.rng.getrandbits(LINE_BYTES)
             self.feed("write_lines", [{"data": data, "strobe": strobe}])
@@ -109,6 +110,22 @@ async def together(dut: object) -> None:
             raise MismatchError("a master was where it was not sent")
         bench.expect(stream_error=0, write_error=0, idle=1)
         env.report(mood, transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
+
+
+@cocotb.test()
+async def alone(dut: object) -> None:
+    """One master after the other: what is idle and busy is that of all."""
+    env = Environment.get()
+    bench = PortsBench(dut, env)
+    await bench.reset()
+    for name in ("stream_requests", "read_requests", "write_requests"):
+        request = {"line": BASE_LINE, "count": 3, "tag": 1}
+        if name == "write_requests":
+            request["line"] += HALF
+            bench.write_lines(request)
+        bench.feed(name, [request])
+        await bench.all_done()
+    env.report("alone", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
 
 
 @cocotb.test()

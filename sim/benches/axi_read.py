@@ -77,6 +77,9 @@ async def moods(dut: object) -> None:
                 await bench.reset()
                 bench.clear_streams()
         await bench.finish()
+        bench.send(bench.request(limit=4))
+        await bench.held_back("bursts")
+        await bench.finish()
         if bench.memory.most_bursts > bench.config.outstanding:
             raise MismatchError(f"{bench.memory.most_bursts} bursts outstanding")
         env.report(mood, transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)

@@ -38,6 +38,9 @@ async def moods(dut: object) -> None:
             if not after_reset:
                 await bench.reset()
         await model.finish()
+        bench.feed("requests", [bench.request(limit=4)])
+        await bench.held_back("requests")
+        await model.finish()
         if bench.memory.most_bursts > bench.config.outstanding:
             raise MismatchError(f"{bench.memory.most_bursts} bursts outstanding")
         bench.expect(error=0, idle=1)

@@ -120,6 +120,9 @@ async def moods(dut: object) -> None:
             if not after_reset:
                 await bench.reset()
         await bench.done()
+        bench.ask(bench.request(limit=4))
+        await bench.held_back("requests")
+        await bench.done()
         env.report(mood, transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
 
 
