@@ -16,6 +16,8 @@ WORD_BITS = 16 * BANK_WORD
 PLANE_LINES = TILE * TILE // LINE_BITS
 #: Bank words of a tile's activations.
 TILE_WORDS = TILE // BANK_WORD
+#: Tiles of probabilities that are staged in a bank.
+STAGED_TILES = 4
 #: Most k-tiles of a block of the memory image.
 BLOCK_TILES_MAX = 8
 
@@ -128,8 +130,16 @@ class ChipConfig:
 
     @property
     def staging_words(self) -> int:
-        """Bank words at the end of a bank that attention stages queries and results in."""
-        return 4 * self.head_tiles_max * TILE_WORDS
+        """Bank words at the end of a bank that attention stages in.
+
+        Four tiles of probabilities; the queries of two passes and the results of one.
+        """
+        return (STAGED_TILES + 3 * self.head_tiles_max) * TILE_WORDS
+
+    @property
+    def staging(self) -> int:
+        """The first of them: probabilities, then queries, then results."""
+        return self.bank_words - self.staging_words
 
     @property
     def word_bits(self) -> int:

@@ -157,4 +157,48 @@ ISSUE_FAULTS: list[Fault] = [
             "Mux(0, sums.payload.last,",
         ),
     ),
+    *faults_of(
+        "epilogue",
+        "special/slice.py",
+        (
+            "a row sees one token too many",
+            "control.column + i <= self",
+            "control.column + i <= 1 + self",
+        ),
+        ("all tokens of the own block are seen", "(~is_own | seen)", "1"),
+        ("rows take what is not theirs", "is_op[Op.SCORES] & self.takes", "is_op[Op.SCORES]"),
+        ("a far rise wraps", "Mux(new.rise > most, most, new.rise)", "new.rise"),
+        (
+            "tiles are counted a word too early",
+            ".all()):\n                m.d.sync += self.tiles",
+            ".any()):\n                m.d.sync += self.tiles",
+        ),
+        (
+            "a staged word is overwritten",
+            "beats.ready.eq(~full | self.staged_ready)",
+            "beats.ready.eq(1)",
+        ),
+        ("rises of the pass before", "place.eq(0), rise_tile.eq(0)", "place.eq(0)"),
+    ),
+    *faults_of(
+        "epilogue",
+        "special/epilogue.py",
+        (
+            "probabilities go before lockstep words",
+            "Mux(leaves, next_word, config",
+            "Mux(~each.staged_valid, next_word, config",
+        ),
+        ("one row's probabilities are enough", "(~sees | staged).all()", "(~sees | staged).any()"),
+        ("rows above their block are waited for", "(block <= own)", "1"),
+        (
+            "a pass does not end",
+            "restart.eq(self.mix_taken & self.mix_ends & last_channels)",
+            "restart.eq(0)",
+        ),
+        (
+            "a tile is read once for all channels",
+            "last_channels.eq(channels == self.head_tiles - 1)",
+            "last_channels.eq(1)",
+        ),
+    ),
 ]

@@ -41,7 +41,7 @@ class Engine(Unique):
     frontier : position in the stream of lines up to which all have arrived
     freed : as in :class:`~hw.issue.planes.PlaneReader`
     open_* : the open keys' planes: read port, and whether they are complete
-    mix, go, rises, mix_taken : as in :class:`~hw.issue.front.TileFront`
+    mix, go, rises, mix_taken, mix_ends : as in :class:`~hw.issue.front.TileFront`
     scales : stream of :func:`~hw.compute.layouts.scales_layout`, for scaled tiles
     results : stream of :func:`~hw.compute.layouts.results_layout`
     other_*, data, write_* : as in :class:`~hw.memory.banks.UnifiedBuffer`
@@ -75,6 +75,7 @@ class Engine(Unique):
                 "go": In(1),
                 "rises": In(data.ArrayLayout(unsigned(RISE_BITS), core.t_m)),
                 "mix_taken": Out(1),
+                "mix_ends": Out(1),
                 "scales": In(stream.Signature(scales_layout(core))),
                 "results": Out(stream.Signature(results_layout(core))),
                 "other_read": In(1),
@@ -157,6 +158,7 @@ class Engine(Unique):
             front.go.eq(self.go),
             front.rises.eq(self.rises),
             self.mix_taken.eq(front.mix_taken),
+            self.mix_ends.eq(front.mix_ends),
             self.status.eq(array.status),
             array.clear.eq(self.clear),
         ]

@@ -43,8 +43,9 @@ class TileFront(Unique):
         The word is one of probabilities; it is there and may be read.
     rises
         Of the next tile of probabilities, looked at while ``mix`` and ``go``.
-    mix_taken
-        The last group of a tile of probabilities is taken: its words and rises are free.
+    mix_taken, mix_ends
+        The last group of a tile of probabilities is taken: its words and rises are free. It was of
+        the output tile's last tile.
     tiles, activations, exponents : streams of the array, valid together
     """
 
@@ -69,6 +70,7 @@ class TileFront(Unique):
                 "go": In(1),
                 "rises": In(data.ArrayLayout(unsigned(RISE_BITS), core.t_m)),
                 "mix_taken": Out(1),
+                "mix_ends": Out(1),
                 "tiles": Out(stream.Signature(tiles_layout(core))),
                 "activations": Out(stream.Signature(activations_layout(core))),
                 "exponents": Out(stream.Signature(exponents_layout(core))),
@@ -133,6 +135,7 @@ class TileFront(Unique):
             self.pieces.ready.eq(ends),
             self.mix.eq(piece.mix),
             self.mix_taken.eq(taken & last_group & piece.mix),
+            self.mix_ends.eq(piece.last & last_tile),
             self.bank_read.eq(reads),
             self.bank_word.eq(piece.source + (word_tile << 2) + word_group),
             self.exponent_read.eq(reads & (word_group == 0) & ~piece.opened),

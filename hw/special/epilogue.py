@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.chip_config import WORD_BITS, ChipConfig
 from hw.compute.layouts import results_layout
-from hw.config import TILE
+from hw.config import COLUMN_BITS, RISE_BITS, TILE
 from hw.library import Unique, instantiate
 from hw.special.flow import Queue
 from hw.special.layouts import BF16, FP32, STATUS
-from hw.special.slice import INDEX_BITS, OP_BITS, Op, Slice
+from hw.special.scores import FACTOR
+from hw.special.slice import INDEX_BITS, OP_BITS, PACKED, POSITION_BITS, Op, Slice
 from model.formats.commands import BANK_WORD
 
-#: Operations that take results of the array, a bank word, and those whose results are packed.
-FROM_RESULTS = (Op.PASS, Op.RESIDUAL, Op.GATE, Op.UP, Op.LOGITS)
+#: Operations that take results of the array, and those that take a bank word.
+FROM_RESULTS = (Op.PASS, Op.RESIDUAL, Op.GATE, Op.UP, Op.LOGITS, Op.SCORES, Op.SUMS)
 FROM_WORDS = (Op.RESIDUAL, Op.NORM, Op.SQUARES)
-PACKED = (Op.PASS, Op.RESIDUAL, Op.UP, Op.NORM)
 #: Operations that share a unit with another one.
 EXCLUSIVE = (*PACKED, Op.SQUARES)
+
+#: Width of the number of a block of 64 positions.
+BLOCK_BITS = POSITION_BITS - COLUMN_BITS
+#: Width of d_h in tiles.
+HEAD_TILES_BITS = 4
 
 #: Jobs whose words may be on their way to the banks at a time.
 _JOBS_UNDER_WAY = 4
@@ -32,7 +39,7 @@ def epilogue_job_layout(config: ChipConfig) -> data.StructLayout:
     ``op``; ``words``: bank words that a row has in it, 4 for a tile; ``source``: the first word
     that is read; ``target``: the first one that is written; ``tap``: residual sums enter a norm's
     first pass; ``ends``: its last beat is the last of a row; ``columns``: live ones of a tile of
-    logits; ``barrier``: begins only when all before it is written.
+    logits; ``block`` of a tile of scores; ``barrier``: begins only when all before it is written.
     """
     return data.StructLayout(
         {
@@ -43,6 +50,7 @@ def epilogue_job_layout(config: ChipConfig) -> data.StructLayout:
             "tap": 1,
             "ends": 1,
             "columns": unsigned(TILE.bit_length()),
+            "block": unsigned(BLOCK_BITS),
             "barrier": 1,
         }
     )
@@ -69,11 +77,17 @@ class Epilogue(Unique):
     results : stream of the array's results
     weights : stream of beats of BF16, for NORM
     inverse_width, eps : constants of the norm
+    factor : C of the scores
+    positions : of the rows, during a pass of attention
+    head_tiles : d_h in tiles
     rows : rows of the step: the others' banks are not written
     other_* , data, write_* : ports of :class:`~hw.memory.banks.UnifiedBuffer`
     begun : a job begins in this cycle
     writing, write_next, write_end
         The oldest job that is not all written: its next word, and the one behind its last.
+    mix, mix_taken, mix_ends, go, rises : of :class:`~hw.issue.engine.Engine`
+        A tile of probabilities may be read once it is staged for each row that sees it. It is read
+        for each tile of d_h; with the last one the pass is over.
     winners : a stream for each row
     status, clear : of all slices of ``rows``
     idle : no job, nothing on its way
@@ -94,6 +108,14 @@ class Epilogue(Unique):
                 "weights": In(stream.Signature(data.ArrayLayout(BF16, core.special_elements))),
                 "inverse_width": In(FP32),
                 "eps": In(FP32),
+                "factor": In(FACTOR),
+                "positions": In(data.ArrayLayout(unsigned(POSITION_BITS), core.t_m)),
+                "head_tiles": In(HEAD_TILES_BITS),
+                "mix": In(1),
+                "mix_taken": In(1),
+                "mix_ends": In(1),
+                "go": Out(1),
+                "rises": Out(data.ArrayLayout(unsigned(RISE_BITS), core.t_m)),
                 "rows": In(core.t_m),
                 "other_read": Out(1),
                 "other_word": Out(config.word_bits),
@@ -202,10 +224,9 @@ class Epilogue(Unique):
         leaves = Signal()
         next_word = Signal(config.word_bits)
         m.d.comb += [
-            leaves.eq(slices[0].packed_valid),
+            leaves.eq(slices[0].leaving_valid),
             next_word.eq(targets.head.next + written),
             targets.pop.eq(leaves & (next_word + 1 == targets.head.end)),
-            self.write_enable.eq(Mux(leaves, self.rows, 0)),
             self.writing.eq(targets.count != 0),
             self.write_next.eq(next_word),
             self.write_end.eq(targets.head.end),
@@ -214,6 +235,7 @@ class Epilogue(Unique):
         with m.If(leaves):
             m.d.sync += written.eq(Mux(targets.pop, 0, written + 1))
 
+        mix_block, restart, sees = self._mix(m, slices)
         live = Signal(elements)
         column = Signal(TILE.bit_length())
         m.d.comb += column.eq((word[:2] << 4) | (part * elements))
@@ -235,8 +257,22 @@ class Epilogue(Unique):
                 each.inverse_width.eq(self.inverse_width),
                 each.eps.eq(self.eps),
                 each.clear.eq(self.clear),
-                self.write_word[row].eq(next_word),
-                self.write_data[row].eq(each.packed),
+                # What leaves in lockstep goes first; probabilities wait.
+                self.write_enable[row].eq(Mux(leaves, self.rows[row], each.staged_valid)),
+                self.write_word[row].eq(Mux(leaves, next_word, config.staging + each.staged_word)),
+                self.write_data[row].eq(Mux(leaves, each.leaving, each.staged)),
+                each.staged_ready.eq(~leaves),
+                each.factor.eq(self.factor),
+                each.position.eq(self.positions[row]),
+                each.takes.eq(
+                    Mux(job.op == Op.SUMS, self.rows[row], self.results.payload.rows[row])
+                ),
+                each.rise_tile.eq(mix_block),
+                each.restart.eq(restart),
+                each.control.block.eq(job.block),
+                each.control.column.eq(column),
+                each.control.tile_last.eq(last_part & last_word),
+                self.rises[row].eq(Mux(sees[row], each.rise, 0)),
                 winners.valid.eq(each.winners.valid),
                 winners.payload.eq(each.winners.payload),
                 each.winners.ready.eq(winners.ready),
@@ -251,6 +287,30 @@ class Epilogue(Unique):
             total = total | each_flags
         m.d.comb += [raised.eq(total), self.status.as_value().eq(raised)]
         return m
+
+    def _mix(self, m: Module, slices: list[Any]) -> tuple[Signal, Signal, Signal]:
+        """The tile of probabilities that is read next: its block, and who sees it."""
+        block = Signal(BLOCK_BITS)
+        channels = Signal(HEAD_TILES_BITS)
+        last_channels, restart = Signal(), Signal()
+        sees = Signal(len(slices))
+        staged = Signal(len(slices))
+        for row, each in enumerate(slices):
+            own = self.positions[row][COLUMN_BITS:]
+            m.d.comb += [
+                sees[row].eq(self.rows[row] & (block <= own)),
+                staged[row].eq(each.tiles_staged > block),
+            ]
+        m.d.comb += [
+            self.go.eq(~self.mix | (~sees | staged).all()),
+            last_channels.eq(channels == self.head_tiles - 1),
+            restart.eq(self.mix_taken & self.mix_ends & last_channels),
+        ]
+        with m.If(self.mix_taken):
+            m.d.sync += channels.eq(Mux(last_channels, 0, channels + 1))
+            with m.If(last_channels):
+                m.d.sync += block.eq(Mux(restart, 0, block + 1))
+        return block, restart, sees
 
     def _words(
         self,

@@ -9,15 +9,18 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
-from hw.chip_config import WORD_BITS
-from hw.config import TILE
+from hw.chip_config import STAGED_TILES, TILE_WORDS, WORD_BITS
+from hw.config import COLUMN_BITS, RISE_BITS, TILE
 from hw.library import Unique, instantiate, packed
 from hw.memory.ram import Ram
 from hw.special.argmax import Argmax
 from hw.special.layouts import BF16, FP32, STATUS, check_elements
 from hw.special.norm import RmsNorm
+from hw.special.output import AttentionOutput
 from hw.special.residual import Residual
+from hw.special.scores import FACTOR, Scores
 from hw.special.silu import Silu
+from hw.special.softmax import Probabilities
 from model.formats.commands import BANK_WORD
 
 #: Longest row of a norm.
@@ -43,16 +46,25 @@ class Op(enum.IntEnum):
     SQUARES = 5
     #: FP32 results, whose largest is kept.
     LOGITS = 6
+    #: FP32 scores, that become probabilities.
+    SCORES = 7
+    #: FP32 sums of P.V, divided by the sum of probabilities.
+    SUMS = 8
 
 
-OP_BITS = 3
+OP_BITS = 4
+#: Those whose results are packed into bank words.
+PACKED = (Op.PASS, Op.RESIDUAL, Op.UP, Op.NORM, Op.SUMS)
+#: Width of a position: the sum of probabilities has room for as many tokens.
+POSITION_BITS = 20
 
 
 def beat_control_layout(elements: int) -> data.StructLayout:
     """What all slices are told with a beat.
 
-    ``op``; ``part`` of the bank word; ``last`` beat of a row of a norm, its first pass included, or
-    of logits; ``live``: columns that exist; ``weights`` of the norm.
+    ``op``; ``part`` of the bank word; ``last`` beat of a row of a norm, its first pass included, of
+    logits or of sums; ``live``: columns that exist; ``weights`` of the norm; for scores ``block``
+    and ``column`` of the beat's first token, and ``tile_last`` for a tile's last beat.
     """
     parts = BANK_WORD // elements
     return data.StructLayout(
@@ -62,6 +74,9 @@ def beat_control_layout(elements: int) -> data.StructLayout:
             "last": 1,
             "live": unsigned(elements),
             "weights": data.ArrayLayout(BF16, elements),
+            "block": unsigned(POSITION_BITS - COLUMN_BITS),
+            "column": unsigned(COLUMN_BITS),
+            "tile_last": 1,
         }
     )
 
@@ -94,7 +109,22 @@ class Slice(Unique):
         The bank word that the beat is a part of.
     inverse_width, eps
         Constants of the norm (:class:`~hw.special.norm.RmsNorm`).
-    packed_valid, packed
+    factor
+        C of the scores (:class:`~hw.special.scores.ScoreLane`).
+    takes
+        Offered scores or sums are this row's. A row sees each tile up to its own block once; its
+        sums are those of a pass that it takes part in.
+    position
+        Of this row; held during a pass of attention.
+    staged_valid, staged, staged_word, staged_ready
+        A bank word of probabilities, and its place among what is staged: tile modulo 4, word.
+    tiles_staged
+        Tiles of probabilities that are in the bank since ``restart``.
+    rise_tile -> rise
+        What R falls by before the P.V of a tile (modulo 4), saturated.
+    restart
+        A pass of attention begins.
+    leaving_valid, leaving
         A bank word leaves.
     winners : stream
         One a row of logits (:class:`~hw.special.argmax.Argmax`).
@@ -121,8 +151,19 @@ class Slice(Unique):
                 "word": In(WORD_BITS),
                 "inverse_width": In(FP32),
                 "eps": In(FP32),
-                "packed_valid": Out(1),
-                "packed": Out(WORD_BITS),
+                "factor": In(FACTOR),
+                "takes": In(1),
+                "position": In(POSITION_BITS),
+                "staged_valid": Out(1),
+                "staged": Out(WORD_BITS),
+                "staged_word": Out((STAGED_TILES * TILE_WORDS - 1).bit_length()),
+                "staged_ready": In(1),
+                "tiles_staged": Out(POSITION_BITS - COLUMN_BITS + 1),
+                "rise_tile": In((STAGED_TILES - 1).bit_length()),
+                "rise": Out(RISE_BITS),
+                "restart": In(1),
+                "leaving_valid": Out(1),
+                "leaving": Out(WORD_BITS),
                 "winners": Out(stream.Signature(winner)),
                 "status": Out(STATUS),
                 "clear": In(1),
@@ -137,6 +178,8 @@ class Slice(Unique):
         silu = instantiate(m, "silu", Silu, elements=elements)
         norm = instantiate(m, "norm", RmsNorm, elements=elements, longest=LONGEST)
         argmax = instantiate(m, "argmax", Argmax, elements=elements, index_bits=INDEX_BITS)
+        scores = instantiate(m, "scores", Scores, elements=elements)
+        output = instantiate(m, "output", AttentionOutput, elements=elements)
         is_op = {op: Signal(name=f"is_{op.name.lower()}") for op in Op}
         m.d.comb += [signal.eq(control.op == op) for op, signal in is_op.items()]
 
@@ -155,6 +198,8 @@ class Slice(Unique):
             Op.NORM: norm.operands.ready,
             Op.SQUARES: norm.numbers.ready,
             Op.LOGITS: argmax.logits.ready,
+            Op.SCORES: ~self.takes | scores.operands.ready,
+            Op.SUMS: ~self.takes | output.sums.ready,
         }
         m.d.comb += self.ready.eq(Cat(~is_op[op] | allowed for op, allowed in ready.items()).all())
         inputs = {
@@ -162,10 +207,12 @@ class Slice(Unique):
             Op.UP: silu.operands,
             Op.NORM: norm.operands,
             Op.LOGITS: argmax.logits,
+            Op.SUMS: output.sums,
         }
         for op, into in inputs.items():
+            mine = self.takes if op == Op.SUMS else 1
             m.d.comb += [
-                into.valid.eq(self.enters & is_op[op]),
+                into.valid.eq(self.enters & is_op[op] & mine),
                 into.payload.live.eq(control.live),
                 into.payload.last.eq(control.last),
             ]
@@ -179,7 +226,14 @@ class Slice(Unique):
                 norm.operands.payload.values[i].x.eq(x[i]),
                 norm.operands.payload.values[i].weight.eq(control.weights[i]),
                 argmax.logits.payload.values[i].as_value().eq(self.codes[i]),
+                output.sums.payload.values[i].as_value().eq(self.codes[i]),
             ]
+        probabilities = self._attention(m, scores, self.enters & is_op[Op.SCORES] & self.takes)
+        m.d.comb += [
+            output.totals.valid.eq(probabilities.totals.valid),
+            output.totals.payload.eq(probabilities.totals.payload),
+            probabilities.totals.ready.eq(output.totals.ready),
+        ]
 
         # The first pass of a norm: bank words, or residual sums as they leave.
         sums = residual.results
@@ -192,6 +246,7 @@ class Slice(Unique):
             norm.eps.eq(self.eps),
             silu.results.ready.eq(1),
             norm.results.ready.eq(1),
+            output.outputs.ready.eq(1),
         ]
         for i in range(elements):
             m.d.comb += (
@@ -210,9 +265,11 @@ class Slice(Unique):
                 (sums.valid & sums.ready, sums.payload.values.as_value()),
                 (silu.results.valid, silu.results.payload.values.as_value()),
                 (norm.results.valid, norm.results.payload.values.as_value()),
+                (output.outputs.valid, output.outputs.payload.values.as_value()),
             ],
             starts=self.enters
-            & (is_op[Op.PASS] | is_op[Op.RESIDUAL] | is_op[Op.UP] | is_op[Op.NORM]),
+            & Cat(is_op[op] for op in PACKED).any()
+            & (self.takes | ~is_op[Op.SUMS]),
         )
 
         m.d.comb += [
@@ -220,7 +277,7 @@ class Slice(Unique):
             self.winners.payload.eq(argmax.winners.payload),
             argmax.winners.ready.eq(self.winners.ready),
         ]
-        units: list[Any] = [residual, silu, norm, argmax]
+        units: list[Any] = [residual, silu, norm, argmax, scores, output]
         raised: Value = Value.cast(0)
         for unit in units:
             m.d.comb += unit.clear.eq(self.clear)
@@ -255,6 +312,74 @@ class Slice(Unique):
             m.d.sync += fresh.eq(~(taken & (row == rows - 1)))
         return data.View(data.ArrayLayout(BF16, elements), ram.read_data), fresh
 
+    def _attention(self, m: Module, scores: Any, taken: Value) -> Any:
+        """Scores that are taken become probabilities in the bank, rises, and a sum."""
+        elements, control = self.elements, self.control
+        unit = instantiate(m, "probabilities", Probabilities, elements=elements)
+        own_block = self.position[COLUMN_BITS:]
+        is_own = Signal()
+        m.d.comb += is_own.eq(control.block == own_block)
+        into = scores.operands
+        m.d.comb += [
+            scores.factor.eq(self.factor),
+            into.valid.eq(taken),
+            into.payload.tile_last.eq(control.tile_last),
+            into.payload.last.eq(control.tile_last & is_own),
+            unit.exponents.valid.eq(scores.results.valid),
+            unit.exponents.payload.eq(scores.results.payload),
+            scores.results.ready.eq(unit.exponents.ready),
+        ]
+        for i in range(elements):
+            seen = control.column + i <= self.position[:COLUMN_BITS]
+            m.d.comb += [
+                into.payload.live[i].eq(~is_own | seen),
+                into.payload.values[i].as_value().eq(self.codes[i]),
+            ]
+
+        # Rises wait beside the probabilities of their tile.
+        rises = Array(
+            Signal(RISE_BITS, name=f"rise_{i}", reset_less=True) for i in range(STAGED_TILES)
+        )
+        rise_tile = Signal(range(STAGED_TILES))
+        new = unit.rises.payload
+        m.d.comb += [unit.rises.ready.eq(1), self.rise.eq(rises[self.rise_tile])]
+        with m.If(unit.rises.valid):
+            most = (1 << RISE_BITS) - 1
+            m.d.sync += [
+                rises[rise_tile].eq(Mux(new.rise > most, most, new.rise)),
+                rise_tile.eq(rise_tile + 1),
+            ]
+
+        # Probabilities are packed apart from the rest: rows see different tiles.
+        beats = unit.probabilities
+        parts = BANK_WORD // elements
+        width = 16 * elements
+        part = Signal(range(max(2, parts)))
+        word = Signal(WORD_BITS, reset_less=True)
+        place = Signal.like(self.staged_word)
+        full = Signal()
+        leaves = Signal()
+        m.d.comb += [
+            leaves.eq(full & self.staged_ready),
+            beats.ready.eq(~full | self.staged_ready),
+            self.staged_valid.eq(full),
+            self.staged.eq(word),
+            self.staged_word.eq(place),
+        ]
+        with m.If(leaves):
+            m.d.sync += [full.eq(0), place.eq(place + 1)]
+            with m.If(place[: (TILE_WORDS - 1).bit_length()].all()):
+                m.d.sync += self.tiles_staged.eq(self.tiles_staged + 1)
+        with m.If(beats.valid & beats.ready):
+            m.d.sync += [
+                word.eq(Cat(word[width:], beats.payload.values.as_value())),
+                part.eq(Mux(part == parts - 1, 0, part + 1)),
+                full.eq(part == parts - 1),
+            ]
+        with m.If(self.restart):
+            m.d.sync += [self.tiles_staged.eq(0), place.eq(0), rise_tile.eq(0)]
+        return unit
+
     def _pack(self, m: Module, sources: list[tuple[Value, Value]], *, starts: Value) -> None:
         """Beats of one source at a time into bank words."""
         parts = BANK_WORD // self.elements
@@ -268,7 +393,7 @@ class Slice(Unique):
         part = Signal(range(max(2, parts)))
         word = Signal(WORD_BITS, reset_less=True)
         valid = Signal()
-        m.d.comb += [self.packed_valid.eq(valid), self.packed.eq(word)]
+        m.d.comb += [self.leaving_valid.eq(valid), self.leaving.eq(word)]
         m.d.sync += valid.eq(comes & (part == parts - 1))
         with m.If(comes):
             m.d.sync += [

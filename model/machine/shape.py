@@ -49,8 +49,11 @@ class MachineShape:
 
     @property
     def staging_words(self) -> int:
-        """Words at the end of a bank that belong to attention: four heads."""
-        return 4 * self.head_tiles_max * TILE_K // BANK_WORD
+        """Words at the end of a bank that belong to attention.
+
+        Four tiles of probabilities; the queries of two passes and the results of one.
+        """
+        return (4 + 3 * self.head_tiles_max) * TILE_K // BANK_WORD
 
     @property
     def usable_words(self) -> int:

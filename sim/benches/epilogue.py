@@ -13,9 +13,18 @@ import torch
 from hw.compute.layouts import results_layout
 from hw.special.epilogue import Epilogue, epilogue_job_layout
 from hw.special.slice import Op
-from model.datapath.special import residual_add, rms_norm, silu_times_up
+from model.datapath.special import (
+    attention_output,
+    exponentials,
+    fixed_scores,
+    integer_sum,
+    residual_add,
+    rms_norm,
+    silu_times_up,
+)
 from model.formats.bf16 import from_codes, to_codes
 from model.formats.commands import BANK_WORD
+from model.formats.special_tables import score_factor
 from sim import words
 from sim.chips import chip_of
 from sim.environment import Environment
@@ -48,7 +57,7 @@ class _EpilogueBench(Bench):
         self.mood = mood
         self.data = np.random.default_rng(seed)
         self.rows = (1 << core.t_m) - 1 if mood == "steady" else 1 | self.rng.getrandbits(core.t_m)
-        shape = (core.t_m, 3 * REGION, BANK_WORD)
+        shape = (core.t_m, self.config.bank_words, BANK_WORD)
         self.banks = bf16(self.data, shape, 118, 132)
         #: What the banks hold when all that was sent has been done.
         self.model = self.banks.copy()
@@ -60,6 +69,7 @@ class _EpilogueBench(Bench):
         for row, sink in enumerate(self.winners):
             sink.observers.append(self._winner(row))
         self.compared = 0
+        self.go = 0
         self._shown: list[int] | None = None
         self.watchers.append(self._watch)
         self.width = 64
@@ -69,6 +79,12 @@ class _EpilogueBench(Bench):
             front_read=0,
             other_granted=0,
             data=None,
+            factor=None,
+            positions=None,
+            head_tiles=1,
+            mix=0,
+            mix_taken=0,
+            mix_ends=0,
             **constants(self.width, EPS),
         )
 
@@ -83,7 +99,9 @@ class _EpilogueBench(Bench):
 
     def job(self, op: Op, *, count: int, **fields: int) -> None:
         """Queues a job."""
-        values = dict.fromkeys(("source", "target", "tap", "ends", "columns", "barrier"), 0)
+        values = dict.fromkeys(
+            ("source", "target", "tap", "ends", "columns", "block", "barrier"), 0
+        )
         self.jobs.send(
             [
                 words.pack(
@@ -93,11 +111,12 @@ class _EpilogueBench(Bench):
             ]
         )
 
-    def tile(self, codes: Array) -> None:
-        """Queues the results of an output tile: codes (rows, 64)."""
+    def tile(self, codes: Array, rows: int | None = None) -> None:
+        """Queues the results of an output tile: codes (rows, 64), and who takes part in it."""
         core = self.config.core
         layout = results_layout(core)
-        rest = {"overflow": 0, "rows": self.rows, "context": 0, "fp32": 0}
+        mask = self.rows if rows is None else rows
+        rest = {"overflow": 0, "rows": mask, "context": 0, "fp32": 0}
         for column in range(0, 64, core.drain):
             part = codes[:, column : column + core.drain].astype(np.uint32)
             self.results.send(
@@ -191,6 +210,82 @@ class _EpilogueBench(Bench):
                 (self.passes, self.residual_and_norm, self.squares_and_norm, self.silu, self.logits)
             )
 
+    # Attention -----------------------------------------------------------------------------------
+
+    async def attention(self) -> None:
+        """A pass: rows of neighbouring positions, tiles in both forms, sums at its end."""
+        core, rng = self.config.core, self.rng
+        head_tiles = rng.randint(1, self.config.head_tiles_max)
+        width = 64 * head_tiles
+        first = rng.choice((0, 60, 63, 64, rng.randint(0, 330)))
+        group = rng.randint(1, 3)
+        positions = [first + row // group for row in range(core.t_m)]
+        rows = [row for row in range(core.t_m) if self.rows >> row & 1]
+        factor = score_factor(width)
+        self.put(
+            positions=positions,
+            head_tiles=head_tiles,
+            factor={"integer": factor.integer, "exponent": factor.exponent},
+        )
+        tiles = max(positions[row] for row in rows) // 64 + 1
+        shape = (core.t_m, tiles, 64)
+        level = self.data.normal(0, 200, (core.t_m, tiles, 1))
+        scores = (level + self.data.normal(0, 30, shape)).astype(np.float32)
+        expected = {row: _Row(scores[row], positions[row], width) for row in rows}
+
+        sent = 0
+        for t in range(tiles):
+            # Scores run ahead, by no more tiles than there is room for.
+            while sent < min(tiles, t + 4):
+                for own in (False, True):
+                    mask = sum(
+                        1 << row
+                        for row in rows
+                        if (positions[row] // 64 == sent if own else positions[row] // 64 > sent)
+                    )
+                    if mask:
+                        self.job(Op.SCORES, count=4, block=sent, barrier=int(sent == 0))
+                        self.tile(scores[:, sent].view(np.uint32), mask)
+                sent += 1
+            await self._mix(t, expected, head_tiles, ends=t == tiles - 1)
+        sums = self.data.normal(0, 4, (core.t_m, width)).astype(np.float32)
+        for i in range(head_tiles):
+            self.job(Op.SUMS, count=4, target=2 * REGION + 4 * i, ends=int(i == head_tiles - 1))
+            self.tile(sums[:, 64 * i : 64 * i + 64].view(np.uint32))
+        outputs = np.zeros((core.t_m, width), np.uint16)
+        for row in rows:
+            total = torch.tensor([expected[row].total])
+            numbers = attention_output(torch.from_numpy(sums[row : row + 1]), total)
+            outputs[row] = _codes(numbers)[0]
+        self._set(2 * REGION, outputs)
+        await self.run(lambda: not self.jobs.queue and bool(self.get("idle")), limit=20_000)
+
+    async def _mix(self, t: int, expected: dict[int, _Row], head_tiles: int, *, ends: bool) -> None:
+        """What the front does with a tile of probabilities: waits, reads, looks at the rises."""
+        self.put(mix=1)
+        await self.cycle()
+        await self.run(lambda: bool(self.go), limit=20_000)
+        place = self.config.staging + 4 * (t % 4)
+        rises = self.get("rises")
+        for row, bank in enumerate(self.banks):
+            each = expected.get(row)
+            if each is None or t >= len(each.probabilities):
+                if rises[row]:
+                    raise MismatchError(f"row {row} does not see tile {t}, and its R falls")
+                continue
+            if (bank[place : place + 4].reshape(-1) != each.probabilities[t]).any():
+                raise MismatchError(f"row {row}: probabilities of tile {t} differ")
+            if t and rises[row] != min(each.rises[t], 1023):
+                raise MismatchError(f"row {row}: a rise of {rises[row]}, not {each.rises[t]}")
+            self.compared += 64
+        for i in range(head_tiles):
+            self.put(mix_taken=1, mix_ends=int(ends))
+            await self.cycle()
+            self.put(mix_taken=0)
+            if i < head_tiles - 1:
+                await self.cycle()
+        self.put(mix=0)
+
     # The banks -----------------------------------------------------------------------------------
 
     def _watch(self) -> None:
@@ -199,8 +294,13 @@ class _EpilogueBench(Bench):
             self._shown = [words.from_array(bank[word]) for bank in self.banks]
         elif self.get("front_read"):
             self._shown = None
+        self.go = self.get("go")
         enable = self.get("write_enable")
-        if enable and enable != self.rows:
+        staged = [
+            enable >> row & 1 and place >= self.config.staging
+            for row, place in enumerate(self.get("write_word"))
+        ]
+        if enable and not any(staged) and enable != self.rows:
             raise MismatchError(f"rows {enable:#x} are written, not {self.rows:#x}")
         if enable:
             places, data = self.get("write_word"), self.get("write_data")
@@ -223,7 +323,10 @@ class _EpilogueBench(Bench):
             ),
             limit=limit,
         )
-        for row, (got, want) in enumerate(zip(self.banks, self.model, strict=True)):
+        used = slice(0, 3 * REGION)
+        for row, (got, want) in enumerate(
+            zip(self.banks[:, used], self.model[:, used], strict=True)
+        ):
             if self.rows >> row & 1 and (got != want).any():
                 where = np.argwhere(got != want)[0]
                 raise MismatchError(
@@ -231,6 +334,34 @@ class _EpilogueBench(Bench):
                     f" {got[tuple(where)]:#06x}, not {want[tuple(where)]:#06x}"
                 )
         self.compared += self.model.size
+
+
+class _Row:
+    """A row of attention by the golden functions.
+
+    Attributes
+    ----------
+    probabilities : (64,) BF16 codes of each tile
+    rises : of M, before each tile
+    total : L at the end
+    """
+
+    def __init__(self, scores: Array, position: int, width: int) -> None:
+        self.probabilities: list[Array] = []
+        self.rises: list[int] = []
+        self.total = 0
+        maximum: int | None = None
+        for t in range(position // 64 + 1):
+            alive = torch.arange(64 * t, 64 * t + 64) <= position
+            x = fixed_scores(torch.from_numpy(scores[t]), width).masked_fill(~alive, -(1 << 40))
+            highest = int(x[alive].max()) >> 16
+            before = highest if maximum is None else maximum
+            maximum = max(before, highest)
+            p = exponentials(x, torch.tensor(maximum)).masked_fill(~alive, 0.0)
+            rise = maximum - before
+            self.probabilities.append(_codes(p))
+            self.rises.append(rise)
+            self.total = (self.total >> min(rise, 63)) + int(integer_sum(p).sum())
 
 
 def _none(core: Any) -> list[list[int]]:
@@ -254,6 +385,25 @@ async def random_steps(dut: object) -> None:
         await bench.finish(200_000)
         if bench.get("status") != {"refused": 0, "overflow": 0}:
             raise MismatchError(f"status {bench.get('status')}")
+        env.report(mood, transactions=bench.compared, cycles=bench.cycle_count, seed=seed)
+
+
+@cocotb.test()
+async def attention(dut: object) -> None:
+    """Passes of attention, other work between them."""
+    env = Environment.get()
+    for number, mood in enumerate(MOODS):
+        seed = env.seed + number
+        bench = _EpilogueBench(dut, env, seed, mood)
+        # Row 0 takes part: rows of a pass are the first ones.
+        bench.rows |= 1
+        bench.put(rows=bench.rows)
+        await bench.reset()
+        for _ in range(env.scale(4, 25)):
+            await bench.attention()
+            if bench.rng.random() < 0.3:
+                bench.residual_and_norm()
+            await bench.finish(20_000)
         env.report(mood, transactions=bench.compared, cycles=bench.cycle_count, seed=seed)
 
 
