@@ -133,6 +133,7 @@ class Deliveries:
 
     Attributes
     ----------
+    sizes : lines of a burst
     sent_rows : int
         Rows of the ring asked for so far.
     frontier : int
@@ -141,6 +142,7 @@ class Deliveries:
 
     def __init__(self, config: ChipConfig, rng: random.Random) -> None:
         self.config, self.rng = config, rng
+        self.sizes = (1, 7, 16, 64)
         self.sent_rows = 0
         self.frontier = 0
         self._exponent_line = 0
@@ -164,7 +166,7 @@ class Deliveries:
             self.sent_rows += 1
         dealt: list[list[int]] = [[] for _ in range(config.ports)]
         while lines:
-            size = min(len(lines), self.rng.choice((1, 7, 16, 64)))
+            size = min(len(lines), self.rng.choice(self.sizes))
             burst = _Burst(size)
             self._bursts.append(burst)
             for content, place, is_exponents in lines[:size]:

@@ -100,7 +100,11 @@ ISSUE_FAULTS: list[Fault] = [
             "self.pieces.valid & Mux(",
         ),
         ("rises of every tile", "Mux(piece.mix, self.rises, 0)", "self.rises"),
-        ("the first tile of a block is the last", "piece.last & last_tile", "piece.last"),
+        (
+            "the first tile of a block is the last",
+            "word.last.eq(piece.last & last_tile)",
+            "word.last.eq(piece.last)",
+        ),
         ("every tile of a block starts anew", "piece.first & (tile == 0)", "piece.first"),
         ("open keys have exponents", "Mux(piece.opened, 1, chosen)", "chosen"),
         (
@@ -124,8 +128,8 @@ ISSUE_FAULTS: list[Fault] = [
         ),
         (
             "rows that take no part are written",
-            "self.write_enable.eq(Mux(leaves, self.rows, 0))",
-            "self.write_enable.eq(Mux(leaves, (1 << core.t_m) - 1, 0))",
+            "Mux(leaves, self.rows[row], each.staged_valid)",
+            "Mux(leaves, 1, each.staged_valid)",
         ),
         ("padded columns may win", "(column + i < job.columns)", "(column + i < 64)"),
         ("a tile's words have one target", "targets.head.next + written", "targets.head.next"),

@@ -247,6 +247,7 @@ async def slow_lines(dut: object) -> None:
     await bench.fill_banks()
     for source in bench.lines:
         source.gap = 0.9
+    bench.deliveries.sizes = (1,)
     rng = np.random.default_rng(env.seed)
     size = min(bench.config.block_tiles, bench.words_used // 4)
     for _ in range(8):
