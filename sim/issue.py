@@ -142,7 +142,7 @@ class Deliveries:
 
     def __init__(self, config: ChipConfig, rng: random.Random) -> None:
         self.config, self.rng = config, rng
-        self.sizes = (1, 7, 16, 64)
+        self.sizes: tuple[int, ...] = (1, 7, 16, 64)
         self.sent_rows = 0
         self.frontier = 0
         self._exponent_line = 0

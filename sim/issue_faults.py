@@ -205,4 +205,22 @@ ISSUE_FAULTS: list[Fault] = [
             "last_channels.eq(1)",
         ),
     ),
+    *faults_of(
+        "epilogue",
+        "special/slice.py",
+        ("heads go on in the factors", "Mux(control.last, 0, row + 1)", "row + 1"),
+        ("the factors of the beat before", "Mux(taken, next_row, row)", "row"),
+        ("factors of the row before", "fresh.eq(~(taken & control.last))", "fresh.eq(1)"),
+        (
+            "high channels leave as they come",
+            "Mux(second, kept, word)",
+            "Mux(second, high_word, word)",
+        ),
+        ("only low channels leave", "second.eq(valid & pairs)", "second.eq(0)"),
+    ),
+    *faults_of(
+        "epilogue",
+        "special/epilogue.py",
+        ("halves of a head overlap", "half = self.head_tiles << 1", "half = self.head_tiles"),
+    ),
 ]

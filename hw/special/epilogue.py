@@ -15,12 +15,12 @@ from hw.library import Unique, instantiate
 from hw.special.flow import Queue
 from hw.special.layouts import BF16, FP32, STATUS
 from hw.special.scores import FACTOR
-from hw.special.slice import INDEX_BITS, OP_BITS, PACKED, POSITION_BITS, Op, Slice
+from hw.special.slice import INDEX_BITS, OP_BITS, PACKED, POSITION_BITS, Op, Slice, rope_row_bits
 from model.formats.commands import BANK_WORD
 
 #: Operations that take results of the array, and those that take a bank word.
 FROM_RESULTS = (Op.PASS, Op.RESIDUAL, Op.GATE, Op.UP, Op.LOGITS, Op.SCORES, Op.SUMS)
-FROM_WORDS = (Op.RESIDUAL, Op.NORM, Op.SQUARES)
+FROM_WORDS = (Op.RESIDUAL, Op.NORM, Op.SQUARES, Op.ROPE)
 #: Operations that share a unit with another one.
 EXCLUSIVE = (*PACKED, Op.SQUARES)
 
@@ -79,7 +79,9 @@ class Epilogue(Unique):
     inverse_width, eps : constants of the norm
     factor : C of the scores
     positions : of the rows, during a pass of attention
-    head_tiles : d_h in tiles
+    head_tiles : d_h in tiles, held while a head's words are on their way
+    rope_write, rope_row, rope_data
+        Writes cosines and sines of the rows' positions, each row for itself; not during RoPE.
     rows : rows of the step: the others' banks are not written
     other_* , data, write_* : ports of :class:`~hw.memory.banks.UnifiedBuffer`
     begun : a job begins in this cycle
@@ -111,6 +113,9 @@ class Epilogue(Unique):
                 "factor": In(FACTOR),
                 "positions": In(data.ArrayLayout(unsigned(POSITION_BITS), core.t_m)),
                 "head_tiles": In(HEAD_TILES_BITS),
+                "rope_write": In(core.t_m),
+                "rope_row": In(rope_row_bits(core.special_elements)),
+                "rope_data": In(32 * core.special_elements),
                 "mix": In(1),
                 "mix_taken": In(1),
                 "mix_ends": In(1),
@@ -159,9 +164,12 @@ class Epilogue(Unique):
         part = Signal(range(max(2, parts)))
         first, last_part, last_word = Signal(), Signal(), Signal()
         enters = Signal()
+        # Low channels of a pair of words are held in one cycle.
+        hold = Signal()
         m.d.comb += [
             first.eq((word == 0) & (part == 0)),
-            last_part.eq(part == parts - 1),
+            hold.eq((job.op == Op.ROPE) & ~word[0]),
+            last_part.eq((part == parts - 1) | hold),
             last_word.eq(word == job.words - 1),
         ]
         with m.If(enters):
@@ -225,7 +233,8 @@ class Epilogue(Unique):
         next_word = Signal(config.word_bits)
         m.d.comb += [
             leaves.eq(slices[0].leaving_valid),
-            next_word.eq(targets.head.next + written),
+            next_word.eq(targets.head.next + self._place(written, kind)),
+            # Of a head the last word is the last one of its high channels.
             targets.pop.eq(leaves & (next_word + 1 == targets.head.end)),
             self.writing.eq(targets.count != 0),
             self.write_next.eq(next_word),
@@ -250,6 +259,10 @@ class Epilogue(Unique):
                 each.enters.eq(enters),
                 each.control.op.eq(job.op),
                 each.control.part.eq(part),
+                each.control.hold.eq(hold),
+                each.rope_write.eq(self.rope_write[row]),
+                each.rope_row.eq(self.rope_row),
+                each.rope_data.eq(self.rope_data),
                 each.control.last.eq(job.ends & last_part & last_word),
                 each.control.live.eq(live),
                 each.control.weights.eq(self.weights.payload),
@@ -287,6 +300,11 @@ class Epilogue(Unique):
             total = total | each_flags
         m.d.comb += [raised.eq(total), self.status.as_value().eq(raised)]
         return m
+
+    def _place(self, number: Value, op: Value) -> Value:
+        """Where the ``number``-th word of a job lies: words of a head come in pairs."""
+        half = self.head_tiles << 1
+        return Mux(op == Op.ROPE, (number >> 1) + Mux(number[0], half, 0), number)
 
     def _mix(self, m: Module, slices: list[Any]) -> tuple[Signal, Signal, Signal]:
         """The tile of probabilities that is read next: its block, and who sees it."""
@@ -336,7 +354,7 @@ class Epilogue(Unique):
             done.eq(number == job.words),
             moves.eq(asked & (~have | used)),
             self.other_read.eq(self.jobs.valid & wanted & ~done & (~asked | moves)),
-            self.other_word.eq(job.source + number),
+            self.other_word.eq(job.source + self._place(number, job.op)),
         ]
         granted = Signal()
         m.d.comb += granted.eq(self.other_read & self.other_granted)

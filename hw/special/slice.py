@@ -18,6 +18,7 @@ from hw.special.layouts import BF16, FP32, STATUS, check_elements
 from hw.special.norm import RmsNorm
 from hw.special.output import AttentionOutput
 from hw.special.residual import Residual
+from hw.special.rope import Rope
 from hw.special.scores import FACTOR, Scores
 from hw.special.silu import Silu
 from hw.special.softmax import Probabilities
@@ -50,11 +51,15 @@ class Op(enum.IntEnum):
     SCORES = 7
     #: FP32 sums of P.V, divided by the sum of probabilities.
     SUMS = 8
+    #: Bank words in pairs, low and high channels of a head: RoPE.
+    ROPE = 9
 
 
 OP_BITS = 4
 #: Those whose results are packed into bank words.
-PACKED = (Op.PASS, Op.RESIDUAL, Op.UP, Op.NORM, Op.SUMS)
+PACKED = (Op.PASS, Op.RESIDUAL, Op.UP, Op.NORM, Op.SUMS, Op.ROPE)
+#: Tiles of the widest head.
+HEAD_TILES_MAX = 2
 #: Width of a position: the sum of probabilities has room for as many tokens.
 POSITION_BITS = 20
 
@@ -63,7 +68,8 @@ def beat_control_layout(elements: int) -> data.StructLayout:
     """What all slices are told with a beat.
 
     ``op``; ``part`` of the bank word; ``last`` beat of a row of a norm, its first pass included, of
-    logits or of sums; ``live``: columns that exist; ``weights`` of the norm; for scores ``block``
+    logits, of sums or of a head; ``hold``: the word waits for the one of its high channels;
+    ``live``: columns that exist; ``weights`` of the norm; for scores ``block``
     and ``column`` of the beat's first token, and ``tile_last`` for a tile's last beat.
     """
     parts = BANK_WORD // elements
@@ -72,6 +78,7 @@ def beat_control_layout(elements: int) -> data.StructLayout:
             "op": unsigned(OP_BITS),
             "part": unsigned(max(1, (parts - 1).bit_length())),
             "last": 1,
+            "hold": 1,
             "live": unsigned(elements),
             "weights": data.ArrayLayout(BF16, elements),
             "block": unsigned(POSITION_BITS - COLUMN_BITS),
@@ -79,6 +86,16 @@ def beat_control_layout(elements: int) -> data.StructLayout:
             "tile_last": 1,
         }
     )
+
+
+def rope_rows(elements: int) -> int:
+    """Rows of cosines and sines of the widest head there may be."""
+    return HEAD_TILES_MAX * TILE // 2 // elements
+
+
+def rope_row_bits(elements: int) -> int:
+    """Width of the number of one of them."""
+    return (rope_rows(elements) - 1).bit_length()
 
 
 class Slice(Unique):
@@ -124,6 +141,8 @@ class Slice(Unique):
         What R falls by before the P.V of a tile (modulo 4), saturated.
     restart
         A pass of attention begins.
+    rope_write, rope_row, rope_data
+        Cosines and sines of the row's position, ``elements`` pairs a row of their memory.
     leaving_valid, leaving
         A bank word leaves.
     winners : stream
@@ -162,6 +181,9 @@ class Slice(Unique):
                 "rise_tile": In((STAGED_TILES - 1).bit_length()),
                 "rise": Out(RISE_BITS),
                 "restart": In(1),
+                "rope_write": In(1),
+                "rope_row": In(rope_row_bits(elements)),
+                "rope_data": In(32 * elements),
                 "leaving_valid": Out(1),
                 "leaving": Out(WORD_BITS),
                 "winners": Out(stream.Signature(winner)),
@@ -190,6 +212,7 @@ class Slice(Unique):
         m.d.comb += x.eq(Array(word)[control.part] if len(word) > 1 else word[0])
 
         gate, gates_ready = self._gates(m, is_op)
+        rope, rope_ready = self._rope(m, x, is_op)
 
         # Where beats go.
         ready: dict[Op, Value] = {
@@ -200,6 +223,7 @@ class Slice(Unique):
             Op.LOGITS: argmax.logits.ready,
             Op.SCORES: ~self.takes | scores.operands.ready,
             Op.SUMS: ~self.takes | output.sums.ready,
+            Op.ROPE: control.hold | (rope.operands.ready & rope_ready),
         }
         m.d.comb += self.ready.eq(Cat(~is_op[op] | allowed for op, allowed in ready.items()).all())
         inputs = {
@@ -247,6 +271,7 @@ class Slice(Unique):
             silu.results.ready.eq(1),
             norm.results.ready.eq(1),
             output.outputs.ready.eq(1),
+            rope.results.ready.eq(1),
         ]
         for i in range(elements):
             m.d.comb += (
@@ -266,10 +291,13 @@ class Slice(Unique):
                 (silu.results.valid, silu.results.payload.values.as_value()),
                 (norm.results.valid, norm.results.payload.values.as_value()),
                 (output.outputs.valid, output.outputs.payload.values.as_value()),
+                (rope.results.valid, Cat(pair.low for pair in rope.results.payload.values)),
             ],
+            high=(rope.results.valid, Cat(pair.high for pair in rope.results.payload.values)),
             starts=self.enters
             & Cat(is_op[op] for op in PACKED).any()
-            & (self.takes | ~is_op[Op.SUMS]),
+            & (self.takes | ~is_op[Op.SUMS])
+            & ~(control.hold & is_op[Op.ROPE]),
         )
 
         m.d.comb += [
@@ -277,7 +305,7 @@ class Slice(Unique):
             self.winners.payload.eq(argmax.winners.payload),
             argmax.winners.ready.eq(self.winners.ready),
         ]
-        units: list[Any] = [residual, silu, norm, argmax, scores, output]
+        units: list[Any] = [residual, silu, norm, argmax, scores, output, rope]
         raised: Value = Value.cast(0)
         for unit in units:
             m.d.comb += unit.clear.eq(self.clear)
@@ -311,6 +339,56 @@ class Slice(Unique):
             # Behind a tile's last gates nothing is read: the next tile overwrites them.
             m.d.sync += fresh.eq(~(taken & (row == rows - 1)))
         return data.View(data.ArrayLayout(BF16, elements), ram.read_data), fresh
+
+    def _rope(self, m: Module, x: data.View, is_op: dict[Op, Signal]) -> tuple[Any, Value]:
+        """Pairs of channels: those of the held word and of the offered one, with their factors."""
+        elements, control = self.elements, self.control
+        unit = instantiate(m, "rope", Rope, elements=elements)
+        ram = instantiate(
+            m, "factors", Ram, purpose="rope", width=32 * elements, depth=rope_rows(elements)
+        )
+        row = Signal(rope_row_bits(elements))
+        next_row = Signal.like(row)
+        fresh, reads, taken = Signal(), Signal(), Signal()
+        m.d.comb += [
+            taken.eq(self.enters & is_op[Op.ROPE] & ~control.hold),
+            # All heads have the same factors.
+            next_row.eq(Mux(control.last, 0, row + 1)),
+            reads.eq(self.offered & is_op[Op.ROPE] & (~fresh | taken)),
+            ram.write_enable.eq(self.rope_write),
+            ram.write_row.eq(self.rope_row),
+            ram.write_data.eq(self.rope_data),
+            ram.read_enable.eq(reads),
+            ram.read_row.eq(Mux(taken, next_row, row)),
+        ]
+        with m.If(taken):
+            m.d.sync += row.eq(next_row)
+        with m.If(reads):
+            # Behind a head the factors may be written anew.
+            m.d.sync += fresh.eq(~(taken & control.last))
+        held = Signal(WORD_BITS, reset_less=True)
+        width = 16 * elements
+        parts = [held[i : i + width] for i in range(0, WORD_BITS, width)]
+        low = packed(data.ArrayLayout(BF16, elements), name="held_part")
+        m.d.comb += low.eq(Array(parts)[control.part] if len(parts) > 1 else parts[0])
+        with m.If(self.enters & is_op[Op.ROPE] & control.hold):
+            m.d.sync += held.eq(self.word)
+        factors = data.View(data.ArrayLayout(unsigned(32), elements), ram.read_data)
+        operands = unit.operands
+        m.d.comb += [
+            operands.valid.eq(taken),
+            operands.payload.live.eq(control.live),
+            operands.payload.last.eq(control.last),
+        ]
+        for i in range(elements):
+            pair = operands.payload.values[i]
+            m.d.comb += [
+                pair.low.eq(low[i]),
+                pair.high.eq(x[i]),
+                pair.cosine.eq(factors[i][:16].as_signed()),
+                pair.sine.eq(factors[i][16:].as_signed()),
+            ]
+        return unit, fresh
 
     def _attention(self, m: Module, scores: Any, taken: Value) -> Any:
         """Scores that are taken become probabilities in the bank, rises, and a sum."""
@@ -380,8 +458,19 @@ class Slice(Unique):
             m.d.sync += [self.tiles_staged.eq(0), place.eq(0), rise_tile.eq(0)]
         return unit
 
-    def _pack(self, m: Module, sources: list[tuple[Value, Value]], *, starts: Value) -> None:
-        """Beats of one source at a time into bank words."""
+    def _pack(
+        self,
+        m: Module,
+        sources: list[tuple[Value, Value]],
+        *,
+        high: tuple[Value, Value],
+        starts: Value,
+    ) -> None:
+        """Beats of one source at a time into bank words.
+
+        Where the beats of ``high`` come too, they fill a word of their own, which leaves a cycle
+        later.
+        """
         parts = BANK_WORD // self.elements
         width = 16 * self.elements
         comes = Signal()
@@ -393,7 +482,16 @@ class Slice(Unique):
         part = Signal(range(max(2, parts)))
         word = Signal(WORD_BITS, reset_less=True)
         valid = Signal()
-        m.d.comb += [self.leaving_valid.eq(valid), self.leaving.eq(word)]
+        pairs, second = Signal(), Signal()
+        high_word = Signal(WORD_BITS, reset_less=True)
+        kept = Signal(WORD_BITS, reset_less=True)
+        m.d.comb += [
+            self.leaving_valid.eq(valid | second),
+            self.leaving.eq(Mux(second, kept, word)),
+        ]
+        m.d.sync += [second.eq(valid & pairs), kept.eq(high_word)]
+        with m.If(comes):
+            m.d.sync += [pairs.eq(high[0]), high_word.eq(Cat(high_word[width:], high[1]))]
         m.d.sync += valid.eq(comes & (part == parts - 1))
         with m.If(comes):
             m.d.sync += [
@@ -403,4 +501,4 @@ class Slice(Unique):
         # Beats between their entry and the packer.
         under_way = Signal(range(64))
         m.d.sync += under_way.eq(under_way + starts - comes)
-        m.d.comb += self.idle.eq((under_way == 0) & ~valid)
+        m.d.comb += self.idle.eq((under_way == 0) & ~valid & ~second)

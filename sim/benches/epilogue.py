@@ -20,6 +20,8 @@ from model.datapath.special import (
     integer_sum,
     residual_add,
     rms_norm,
+    rope_table,
+    rotate,
     silu_times_up,
 )
 from model.formats.bf16 import from_codes, to_codes
@@ -82,6 +84,9 @@ class _EpilogueBench(Bench):
             factor=None,
             positions=None,
             head_tiles=1,
+            rope_write=0,
+            rope_row=None,
+            rope_data=None,
             mix=0,
             mix_taken=0,
             mix_ends=0,
@@ -209,6 +214,31 @@ class _EpilogueBench(Bench):
             yield self.rng.choice(
                 (self.passes, self.residual_and_norm, self.squares_and_norm, self.silu, self.logits)
             )
+
+    async def rope(self) -> None:
+        """Heads of every row, turned in place by what belongs to the row's position."""
+        core, rng = self.config.core, self.rng
+        await self.run(lambda: not self.jobs.queue and bool(self.get("idle")), limit=20_000)
+        head_tiles = rng.randint(1, self.config.head_tiles_max)
+        width = 64 * head_tiles
+        heads = rng.randint(1, 2)
+        positions = [rng.randrange(512) for _ in range(core.t_m)]
+        table = rope_table(512, width, 10000.0)
+        cosines, sines = table.cosines[positions], table.sines[positions]
+        self.put(head_tiles=head_tiles)
+        elements = core.special_elements
+        for row in range(core.t_m):
+            pairs = torch.stack((cosines[row], sines[row]), -1).numpy().astype(np.uint16)
+            for number, part in enumerate(pairs.reshape(-1, 2 * elements)):
+                self.put(rope_write=1 << row, rope_row=number, rope_data=words.from_array(part))
+                await self.cycle()
+        self.put(rope_write=0, rope_row=None, rope_data=None)
+        count = 4 * head_tiles
+        for head in range(heads):
+            at = head * count
+            self.job(Op.ROPE, count=count, source=at, target=at, ends=1, barrier=int(head == 0))
+            x = _numbers(self._row(at, count))
+            self._set(at, _codes(rotate(x, cosines, sines, form="hardware")))
 
     # Attention -----------------------------------------------------------------------------------
 
@@ -401,6 +431,8 @@ async def attention(dut: object) -> None:
         await bench.reset()
         for _ in range(env.scale(4, 25)):
             await bench.attention()
+            if bench.rng.random() < 0.7:
+                await bench.rope()
             if bench.rng.random() < 0.3:
                 bench.residual_and_norm()
             await bench.finish(20_000)
