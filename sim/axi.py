@@ -25,7 +25,7 @@ MEMORIES = {
         outstanding=3,
         ring_lines=512,
         fifo_lines=2,
-        reader_lines=64,
+        reader_lines=128,
         writer_lines=128,
         tag_bits=3,
     ),

@@ -27,6 +27,7 @@ from hw.compute.sequencer import Sequencer
 from hw.compute.subarray import Subarray
 from hw.config import PRESETS, Config
 from hw.issue.engine import Engine
+from hw.keys.transposer import KeyTransposer
 from hw.library import Unique
 from hw.special.argmax import Argmax
 from hw.special.epilogue import Epilogue
@@ -280,7 +281,7 @@ BENCHES = {
             "axi_line_reader",
             lambda config: LineReader(memory_of(config)),
             "small reads in order: moods, errors, a client that rests, stop, rate",
-            full=(TINY, ODD, SMALL),
+            full=(TINY, ODD, SMALL, PAPER),
         ),
         BenchSpec(
             "axi_write",
@@ -315,6 +316,12 @@ BENCHES = {
             "slices in lockstep: residual, norm, SiLU, argmax, from results and banks to banks",
             full=(TINY, SMALL, SLICE),
             hierarchical=("bsspec_slice",),
+        ),
+        BenchSpec(
+            "key_transposer",
+            lambda config: KeyTransposer(chip_of(config)),
+            "BF16 keys to open and closed blocks: every count and distance, moods, rate",
+            full=(TINY, SMALL, SLICE),
         ),
         BenchSpec(
             "paper",
