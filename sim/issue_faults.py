@@ -132,7 +132,11 @@ ISSUE_FAULTS: list[Fault] = [
             "Mux(leaves, 1, each.staged_valid)",
         ),
         ("padded columns may win", "(column + i < job.columns)", "(column + i < 64)"),
-        ("a tile's words have one target", "targets.head.next + written", "targets.head.next"),
+        (
+            "a tile's words have one target",
+            "targets.head.next + self._place(written, kind)",
+            "targets.head.next",
+        ),
         (
             "another operation's results overtake",
             "| (quiet & (job.op != kind))",
@@ -153,7 +157,7 @@ ISSUE_FAULTS: list[Fault] = [
             "Cat(beat, word[:-width])",
         ),
         ("the gates of the beat before", "ram.read_row.eq(row + taken)", "ram.read_row.eq(row)"),
-        ("old gates", "(~fresh | taken)", "~fresh"),
+        ("old gates", "is_op[Op.UP] & (~fresh | taken)", "is_op[Op.UP] & ~fresh"),
         ("residual sums do not enter the norm", "Mux(self.tap, sums.valid,", "Mux(0, sums.valid,"),
         (
             "a row of residual sums does not end",

@@ -173,13 +173,23 @@ class _EpilogueBench(Bench):
         self.job(Op.SQUARES, count=self.width // BANK_WORD, source=0, ends=1, barrier=1)
         self._norm()
 
-    def _norm(self) -> None:
+    def norm_of_the_last_word(self) -> None:
+        """A norm that begins with the word that was written last, and must not be read before."""
+        codes = bf16(self.data, (len(self.model), 64), 118, 132)
+        self.job(Op.PASS, count=4, target=2 * REGION)
+        self.tile(codes)
+        self._set(2 * REGION, codes)
+        count = self.width // BANK_WORD
+        self.job(Op.SQUARES, count=count, source=2 * REGION + 3, ends=1, barrier=1)
+        self._norm(2 * REGION + 3)
+
+    def _norm(self, source: int = 0) -> None:
         count = self.width // BANK_WORD
         weight = bf16(self.data, (self.width,), 120, 130)
-        self.job(Op.NORM, count=count, source=0, target=REGION, ends=1, barrier=1)
+        self.job(Op.NORM, count=count, source=source, target=REGION, ends=1, barrier=1)
         elements = self.config.core.special_elements
         self.weights.send(words.from_array(part) for part in weight.reshape(-1, elements))
-        y = rms_norm(_numbers(self._row(0, count)), _numbers(weight), EPS, form="hardware")
+        y = rms_norm(_numbers(self._row(source, count)), _numbers(weight), EPS, form="hardware")
         self._set(REGION, _codes(y))
 
     def silu(self) -> None:
@@ -212,7 +222,14 @@ class _EpilogueBench(Bench):
         """All of them, in any order."""
         while True:
             yield self.rng.choice(
-                (self.passes, self.residual_and_norm, self.squares_and_norm, self.silu, self.logits)
+                (
+                    self.passes,
+                    self.residual_and_norm,
+                    self.squares_and_norm,
+                    self.norm_of_the_last_word,
+                    self.silu,
+                    self.logits,
+                )
             )
 
     async def rope(self) -> None:
@@ -409,6 +426,7 @@ async def random_steps(dut: object) -> None:
         # Of every kind at least one.
         for step in (bench.passes, bench.residual_and_norm, bench.squares_and_norm, bench.silu):
             step()
+        bench.norm_of_the_last_word()
         bench.logits()
         for _, step in zip(range(env.scale(4, 40)), bench.steps(), strict=False):
             step()
