@@ -227,4 +227,32 @@ ISSUE_FAULTS: list[Fault] = [
         "special/epilogue.py",
         ("halves of a head overlap", "half = self.head_tiles << 1", "half = self.head_tiles"),
     ),
+    *faults_of(
+        "matrix_walker",
+        "control/matrix.py",
+        (
+            "all planes are fetched",
+            "(tiles * matrix.p) << _PLANE_SHIFT),",
+            "(tiles * matrix.p_full) << _PLANE_SHIFT),",
+        ),
+        (
+            "blocks follow each other at p planes",
+            "(tiles * matrix.p_full) <<",
+            "(tiles * matrix.p) <<",
+        ),
+        (
+            "a last block is as long as the others",
+            "Mux(last_block, left, matrix.tiles_per_block)",
+            "matrix.tiles_per_block",
+        ),
+        ("planes begin where exponents do", "fetch.line.eq(first + tiles)", "fetch.line.eq(first)"),
+        ("a matrix leaves its offset behind", "n.eq(0), offset.eq(0)", "n.eq(0)"),
+        ("gates and ups are apart", "Mux(silu, n >> 1, n)", "n"),
+        ("padded columns in every tile", "Mux(last_tile, matrix.columns, TILE)", "matrix.columns"),
+        (
+            "the ring's place starts anew with a matrix",
+            "plane_place.eq(plane_place + planes)",
+            "plane_place.eq(planes)",
+        ),
+    ),
 ]

@@ -26,8 +26,10 @@ from hw.compute.results import ResultControl
 from hw.compute.sequencer import Sequencer
 from hw.compute.subarray import Subarray
 from hw.config import PRESETS, Config
+from hw.control.matrix import MatrixWalker
 from hw.issue.engine import Engine
 from hw.keys.transposer import KeyTransposer
+from hw.keys.values import RowWriter, ValueWriter
 from hw.library import Unique
 from hw.special.argmax import Argmax
 from hw.special.epilogue import Epilogue
@@ -322,6 +324,24 @@ BENCHES = {
             lambda config: KeyTransposer(chip_of(config)),
             "BF16 keys to open and closed blocks: every count and distance, moods, rate",
             full=(TINY, SMALL, SLICE),
+        ),
+        BenchSpec(
+            "value_writer",
+            lambda config: ValueWriter(chip_of(config)),
+            "rows of values into their tiles: every place and p_full, merged and alone, moods",
+            full=(TINY, SMALL, SLICE),
+        ),
+        BenchSpec(
+            "row_writer",
+            lambda config: RowWriter(chip_of(config)),
+            "BF16 rows from bank words to lines: moods, rate",
+            full=(TINY,),
+        ),
+        BenchSpec(
+            "matrix_walker",
+            lambda config: MatrixWalker(chip_of(config)),
+            "fetches, pieces and jobs of matrices of every shape",
+            full=(TINY, SMALL, PAPER),
         ),
         BenchSpec(
             "paper",

@@ -1,0 +1,1 @@
+"""From commands to requests, pieces and jobs."""
