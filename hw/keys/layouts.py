@@ -5,6 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Shape, unsigned
 from amaranth.lib import data
 
+from hw.axi.config import COUNT_BITS, OFFSET_BITS
 from hw.chip_config import LINE_BITS, WORD_BITS, ChipConfig
 from hw.config import TILE
 from model.formats.constants import P_FULL_MAX
@@ -30,7 +31,7 @@ def head_tiles_bits(config: ChipConfig) -> int:
 
 def line_address_bits(config: ChipConfig) -> int:
     """Width of the address of a line."""
-    return config.address_bits - 6
+    return config.address_bits - OFFSET_BITS
 
 
 def keys_job_layout(config: ChipConfig) -> data.StructLayout:
@@ -60,13 +61,28 @@ BYTES = data.ArrayLayout(unsigned(BYTE_TOKENS), LINE_CHANNELS)
 
 
 def line_request_layout(config: ChipConfig) -> data.StructLayout:
-    """A request of the line writer without its tag: ``count`` lines from ``line`` on.
-
-    A structure of :func:`~hw.axi.layouts.request_layout` has these fields and the user's tag.
-    """
-    return data.StructLayout({"line": unsigned(line_address_bits(config)), "count": unsigned(21)})
+    """``count`` lines from ``line`` on: :func:`~hw.axi.layouts.request_layout` without its tag."""
+    return data.StructLayout(
+        {"line": unsigned(line_address_bits(config)), "count": unsigned(COUNT_BITS)}
+    )
 
 
 def width(shape: object) -> int:
     """Bits of a shape."""
     return Shape.cast(shape).width  # type: ignore[arg-type]
+
+
+def value_job_layout(config: ChipConfig) -> data.StructLayout:
+    """A row of values: where its tile is, and which row of it.
+
+    ``line``: address of the tile; ``token``: position modulo 64; ``last``: it is written without
+    waiting for rows that could be merged with it.
+    """
+    return data.StructLayout(
+        {
+            "line": unsigned(line_address_bits(config)),
+            "token": unsigned((TILE - 1).bit_length()),
+            "p_full": unsigned(P_FULL_BITS),
+            "last": 1,
+        }
+    )
