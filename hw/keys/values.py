@@ -31,7 +31,7 @@ class ValueWriter(Unique):
 
     A row is turned into planes one plane a cycle. Throughput: ``64 / elements + p_full`` cycles a
     row; the lines leave a cycle each, while the next row comes. Latency: the first line
-    ``p_full + 3`` cycles after the last members of a row that is ``last``.
+    ``p_full + 2`` cycles after the last members of a row that is ``last``.
 
     Parameters
     ----------

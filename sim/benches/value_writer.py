@@ -186,6 +186,17 @@ async def rate(dut: object) -> None:
     """Merged rows of verifications at every offset: cycles a row, and the writes that are saved."""
     bench = _ValuesBench(dut)
     await bench.reset()
+    bench.rows(bench.run_of(1, first=3), 11)
+    came: list[int] = []
+    left: list[int] = []
+    bench.into["members"].observers.append(lambda _: came.append(bench.cycle_count))
+    bench.out["lines"].observers.append(lambda _: left.append(bench.cycle_count))
+    await bench.end()
+    if left != list(range(came[-1] + 13, came[-1] + 13 + 12)):
+        raise MismatchError(
+            f"lines left in cycles {left[0]} to {left[-1]}, not from {came[-1] + 13}"
+        )
+    bench.written = bench.alone = 0
     count = 0
     for first in range(0, TILE, bench.env.scale(8, 1)):
         bench.rows(bench.run_of(5, first=first), 9)
