@@ -203,6 +203,28 @@ async def refused(dut: object) -> None:
     bench.report("refused")
 
 
+@cocotb.test()
+async def nothing_is_taken(dut: object) -> None:
+    """Exponents, and lines, are not taken for long: the ring fills, no block overwrites another."""
+    for close in (False, True):
+        bench = _KeysBench(dut)
+        await bench.reset()
+        channels = TILE * bench.chip.head_tiles_max
+        for _ in range(4):
+            codes = numbers(bench.data, (TILE, channels), refused=False)
+            bench.block(Block(codes, close, 9))
+        stalled = bench.out["closed" if close else "scales"]
+        stalled.blocked = True
+        uses = 2 * 16 * bench.chip.head_tiles_max * bench.fold
+        for _ in range(8 * channels + (0 if close else uses)):
+            await bench.cycle()
+        if bench.get("rows__ready") or not bench.into["rows"].queue:
+            raise MismatchError("rows are taken for which there is no room")
+        stalled.blocked = False
+        await bench.end()
+        bench.report("stall")
+
+
 async def _latency(bench: _KeysBench, tiles: int, *, close: bool) -> int:
     """Cycles from the last row to a complete block, or to the first line of a closed one."""
     await bench.reset()
