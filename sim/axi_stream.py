@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hw.axi.config import STREAM_ID
+from hw.axi.config import LINE_BITS, STREAM_ID
 from sim.axi import AxiBench, Rate
 from sim.harness import MismatchError
 from sim.words import unpack
@@ -78,6 +78,7 @@ class StreamModel:
         sink = bench.out[name] = bench.sink(name, stall=bench.stall)
         shape = bench._shapes[f"{name}__payload"]
         offset, width = shape["index"].offset, self.config.index_bits
+        tag = dict(shape).get("tag")
 
         def came(word: int) -> None:
             index = word >> offset & ((1 << width) - 1)
@@ -86,8 +87,10 @@ class StreamModel:
                 raise MismatchError(f"{name}: a line at {position}, where there is no room")
             if position in self.came or position <= self.newest[port]:
                 raise MismatchError(f"{name}: the line at {position} after {self.newest[port]}")
-            if word & ((1 << 512) - 1) != bench.line(self.lines[position]):
+            if word & ((1 << LINE_BITS) - 1) != bench.line(self.lines[position]):
                 raise MismatchError(f"{name}: wrong data at {position}")
+            if tag is not None and unpack(shape, word)["tag"] != self.tags[position]:
+                raise MismatchError(f"{name}: wrong tag at {position}")
             self.came.add(position)
             self.newest[port] = position
             bench.compared += 1
