@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from hw.axi.config import MemoryConfig
 from hw.config import PRESETS, TILE, Config, ConfigError
 from model.formats.commands import BANK_WORD, LINE_BYTES
 
@@ -107,6 +108,23 @@ class ChipConfig:
         )
         need(core.contexts >= 2, "contexts must be 2 or more: scores, and sums of P.V")
         return problems
+
+    @property
+    def memory(self) -> MemoryConfig:
+        """The memory ports: a request's tag says where in the ring its lines go."""
+        lines = self.ring_rows * PLANE_LINES
+        line_beats = LINE_BITS // self.port_bits
+        return MemoryConfig(
+            name=self.name,
+            ports=self.ports,
+            port_bits=self.port_bits,
+            address_bits=self.address_bits,
+            max_beats=max(16, 8 * line_beats),
+            outstanding=16,
+            ring_lines=lines,
+            fifo_lines=8 if self.ports > 1 else 4,
+            tag_bits=1 + (lines - 1).bit_length(),
+        )
 
     @property
     def name(self) -> str:

@@ -255,4 +255,24 @@ ISSUE_FAULTS: list[Fault] = [
             "plane_place.eq(planes)",
         ),
     ),
+    *faults_of(
+        "datapath",
+        "./datapath.py",
+        (
+            "lines go where their position says",
+            "tag[:place_bits] + source.payload.index",
+            "source.payload.index",
+        ),
+        (
+            "exponents go into the planes",
+            "sink.payload.exponents.eq(tag[-1])",
+            "sink.payload.exponents.eq(0)",
+        ),
+        (
+            "what is asked for is not counted",
+            "asked.eq(asked + fetch.payload.count)",
+            "asked.eq(asked + 1)",
+        ),
+        ("nothing is given back", "dma.released.eq(engine.released)", "dma.released.eq(0)"),
+    ),
 ]

@@ -27,6 +27,7 @@ from hw.compute.sequencer import Sequencer
 from hw.compute.subarray import Subarray
 from hw.config import PRESETS, Config
 from hw.control.matrix import MatrixWalker
+from hw.datapath import Datapath
 from hw.issue.engine import Engine
 from hw.keys.transposer import KeyTransposer
 from hw.keys.values import RowWriter, ValueWriter
@@ -342,6 +343,13 @@ BENCHES = {
             lambda config: MatrixWalker(chip_of(config)),
             "fetches, pieces and jobs of matrices of every shape",
             full=(TINY, SMALL, PAPER),
+        ),
+        BenchSpec(
+            "datapath",
+            lambda config: Datapath(chip_of(config)),
+            "products from a memory image to the banks, and how busy the array is",
+            full=(TINY, SMALL, SLICE),
+            hierarchical=("bsspec_mpu", "bsspec_slice"),
         ),
         BenchSpec(
             "paper",

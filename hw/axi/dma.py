@@ -156,6 +156,7 @@ class ReadDma(Unique):
                 lines.valid.eq(port.lines.valid),
                 lines.payload.data.eq(port.lines.payload.data),
                 lines.payload.index.eq(port.lines.payload.index),
+                lines.payload.tag.eq(port.lines.payload.tag),
                 port.lines.ready.eq(lines.ready),
                 taken.eq(lines.valid & lines.ready),
                 ended.eq(taken & port.lines.payload.ends),

@@ -62,8 +62,17 @@ def placed_line_layout(config: MemoryConfig) -> data.StructLayout:
 
 
 def stream_line_layout(config: MemoryConfig) -> data.StructLayout:
-    """A line of the wide stream and its position there; the ring's row is its low bits."""
-    return data.StructLayout({"data": unsigned(LINE_BITS), "index": unsigned(config.index_bits)})
+    """A line of the wide stream, its position there, and the tag of its request.
+
+    In a ring that holds all of the stream, the row is the position's low bits.
+    """
+    return data.StructLayout(
+        {
+            "data": unsigned(LINE_BITS),
+            "index": unsigned(config.index_bits),
+            "tag": unsigned(config.tag_bits),
+        }
+    )
 
 
 def read_line_layout(config: MemoryConfig) -> data.StructLayout:

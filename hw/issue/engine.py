@@ -39,12 +39,13 @@ class Engine(Unique):
     pieces : stream of :func:`~hw.issue.pieces.piece_layout`
     lines_0 .. lines_n : streams of :func:`~hw.memory.ring.ring_line_layout`, one a port
     frontier : position in the stream of lines up to which all have arrived
-    freed : as in :class:`~hw.issue.planes.PlaneReader`
+    freed, released : as in :class:`~hw.issue.planes.PlaneReader`
+    plane_read : a plane is read for the array in this cycle
     open_* : the open keys' planes: read port, and whether they are complete
     mix, go, rises, mix_taken, mix_ends : as in :class:`~hw.issue.front.TileFront`
     scales : stream of :func:`~hw.compute.layouts.scales_layout`, for scaled tiles
     results : stream of :func:`~hw.compute.layouts.results_layout`
-    other_*, data, write_* : as in :class:`~hw.memory.banks.UnifiedBuffer`
+    other_*, front_read, data, write_* : as in :class:`~hw.memory.banks.UnifiedBuffer`
     status, clear : of the array
     idle : no piece waits and nothing is in the array
     """
@@ -67,6 +68,8 @@ class Engine(Unique):
                 },
                 "frontier": In(position_bits(config)),
                 "freed": Out((config.ring_rows - 1).bit_length() + 1),
+                "released": Out(position_bits(config)),
+                "plane_read": Out(1),
                 "open_read": Out(1),
                 "open_row": Out((config.ring_rows - 1).bit_length()),
                 "open_plane": In(PLANE_LINES * LINE_BITS),
@@ -81,6 +84,7 @@ class Engine(Unique):
                 "other_read": In(1),
                 "other_word": In(config.word_bits),
                 "other_granted": Out(1),
+                "front_read": Out(1),
                 "data": Out(words),
                 "write_enable": In(core.t_m),
                 "write_word": In(data.ArrayLayout(unsigned(config.word_bits), core.t_m)),
@@ -133,6 +137,8 @@ class Engine(Unique):
             front.frontier.eq(self.frontier),
             planes.frontier.eq(self.frontier),
             self.freed.eq(planes.freed),
+            self.released.eq(planes.released),
+            self.plane_read.eq(planes.read),
             ring.plane_read.eq(planes.read & ~planes.opened),
             ring.plane_row.eq(planes.row),
             planes.plane.eq(ring.plane),
@@ -144,6 +150,7 @@ class Engine(Unique):
             ring.exponent_line.eq(front.exponent_line),
             front.exponent_data.eq(ring.exponents),
             banks.front_read.eq(front.bank_read),
+            self.front_read.eq(front.bank_read),
             banks.front_word.eq(front.bank_word),
             front.bank_data.eq(banks.data),
             front.bank_other.eq(banks.other_granted),

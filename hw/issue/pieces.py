@@ -5,7 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import unsigned
 from amaranth.lib import data
 
-from hw.chip_config import BLOCK_TILES_MAX, LINE_BITS, PLANE_LINES, ChipConfig
+from hw.chip_config import BLOCK_TILES_MAX, LINE_BITS, ChipConfig
 
 #: Width of a number of k-tiles.
 TILES_BITS = BLOCK_TILES_MAX.bit_length()
@@ -39,12 +39,12 @@ def piece_layout(config: ChipConfig) -> data.StructLayout:
 
 
 def position_bits(config: ChipConfig) -> int:
-    """Width of a position in the stream of lines.
+    """Width of a position in the stream of lines, that of the stream reader's.
 
-    Positions are compared by their difference, so twice what lies between the oldest line in the
-    ring and the newest one must fit.
+    Positions are compared by their difference. The oldest line in use and the newest one asked for
+    are at most a ring apart, and a block is at most half a ring.
     """
-    return (2 * (config.ring_rows * PLANE_LINES + config.exponent_lines)).bit_length()
+    return config.memory.index_bits
 
 
 #: A line of exponents: one k-tile.

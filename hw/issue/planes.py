@@ -37,8 +37,9 @@ class PlaneReader(Unique):
     plane, open_plane
         What was read last, held.
     planes : stream of :func:`~hw.compute.layouts.plane_layout`
-    freed
-        Row of the ring, modulo twice its rows, up to which all may be written again.
+    freed, released
+        Row of the ring, modulo twice its rows, and position in the stream of lines, up to which all
+        may be written again.
     open_ready
         The open keys of the next piece that is ``opened`` are complete.
     """
@@ -61,6 +62,7 @@ class PlaneReader(Unique):
                 "open_ready": In(1),
                 "planes": Out(stream.Signature(plane_layout(config.core))),
                 "freed": Out(self.row_bits + 1),
+                "released": Out(position_bits(config)),
             }
         )
 
@@ -102,6 +104,7 @@ class PlaneReader(Unique):
             self.pieces.ready.eq(moves & last_plane & last_group & last_tile),
             self.planes.valid.eq(valid),
             self.freed.eq(base),
+            self.released.eq(position),
         ]
         with m.If(self.planes.ready):
             m.d.sync += valid.eq(0)
