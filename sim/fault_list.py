@@ -348,7 +348,11 @@ FAULTS: list[Fault] = [
     *faults_of(
         "drain",
         "drain.py",
-        ("p is taken for 9", "base.eq(row.exponent - RUNNING_BIAS - self.p)", "base.eq(row.exponent - RUNNING_BIAS - 9)"),
+        (
+            "p is taken for 9",
+            "base.eq(row.exponent - RUNNING_BIAS - self.p)",
+            "base.eq(row.exponent - RUNNING_BIAS - 9)",
+        ),
         (
             "scales are ignored",
             "converter.exponent.eq(base + self.scales[i])",
