@@ -210,13 +210,14 @@ async def nothing_is_taken(dut: object) -> None:
         bench = _KeysBench(dut)
         await bench.reset()
         channels = TILE * bench.chip.head_tiles_max
-        for _ in range(4):
+        # A closed block between open ones passes while their exponents wait.
+        for kind in (True,) * 4 if close else (False, False, True, False, False):
             codes = numbers(bench.data, (TILE, channels), refused=False)
-            bench.block(Block(codes, close, 9))
+            bench.block(Block(codes, kind, 9))
         stalled = bench.out["closed" if close else "scales"]
         stalled.blocked = True
         uses = 2 * 16 * bench.chip.head_tiles_max * bench.fold
-        for _ in range(8 * channels + (0 if close else uses)):
+        for _ in range(12 * channels + (0 if close else uses)):
             await bench.cycle()
         if bench.get("rows__ready") or not bench.into["rows"].queue:
             raise MismatchError("rows are taken for which there is no room")
