@@ -14,6 +14,9 @@ from hw.keys.values import RowWriter, ValueWriter
 from hw.library import Library
 from hw.memory.ram_bytes import RamBytes
 
+# A unit that refuses its configuration is never elaborated.
+pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+
 
 @pytest.mark.parametrize("unit", [KeyTransposer, ValueWriter, RowWriter])
 def test_a_core_is_no_chip(unit: type) -> None:
