@@ -27,6 +27,7 @@ from hw.compute.sequencer import Sequencer
 from hw.compute.subarray import Subarray
 from hw.config import PRESETS, Config
 from hw.control.matrix import MatrixWalker
+from hw.control.window import RegisterWindow
 from hw.datapath import Datapath
 from hw.issue.engine import Engine
 from hw.keys.transposer import KeyTransposer
@@ -44,6 +45,9 @@ from hw.special.silu import Silu
 from hw.special.softmax import Probabilities
 from hw.special.squares import SquareSum
 from hw.special.tables import SegmentTable
+from hw.transfers.arbiter import WriteArbiter
+from hw.transfers.loader import Loader
+from hw.transfers.mover import Mover
 from sim.axi import memory_of
 from sim.chips import chip_of
 
@@ -345,11 +349,35 @@ BENCHES = {
             full=(TINY, SMALL, PAPER),
         ),
         BenchSpec(
+            "register_window",
+            lambda config: RegisterWindow(chip_of(config)),
+            "the host's registers: both sides at once, every offset, every refusal, moods",
+            full=(TINY, SMALL, PAPER),
+        ),
+        BenchSpec(
             "datapath",
             lambda config: Datapath(chip_of(config)),
             "products from a memory image to the banks, and how busy the array is",
             full=(TINY, SMALL, SLICE),
             hierarchical=("bsspec_mpu", "bsspec_slice"),
+        ),
+        BenchSpec(
+            "loader",
+            lambda config: Loader(chip_of(config)),
+            "lines of memory to scratch, banks, slices, transposer: moods, errors, rate",
+            full=(TINY, SMALL, SLICE),
+        ),
+        BenchSpec(
+            "mover",
+            lambda config: Mover(chip_of(config)),
+            "words from banks to banks and to memory: every kind of move, moods, rate",
+            full=(TINY, SMALL, SLICE),
+        ),
+        BenchSpec(
+            "write_arbiter",
+            lambda config: WriteArbiter(chip_of(config), sources=3),
+            "several sources of written lines on one writer: turns, moods, rate",
+            full=(TINY, SMALL),
         ),
         BenchSpec(
             "paper",

@@ -1,0 +1,1 @@
+"""Small data between memory and banks: what is loaded, moved and written beside the products."""
