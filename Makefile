@@ -14,7 +14,7 @@ files  := $(or $(FILES),tests/vectors/*.json)
 on      = $(filter-out 0 no off,$($(1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim vectors faults verilog area recipes variants bench verify lossless example lint types unit quick format clean distclean
+.PHONY: help setup demo test sim vectors faults verilog header area recipes variants bench verify lossless example lint types unit quick format clean distclean
 
 help: ## list the targets (this)
 	@echo "BS-Spec: make TARGET [OPTION=value ...]"
@@ -49,6 +49,9 @@ faults: setup ## plant deliberate faults one at a time; each must turn a bench r
 
 verilog: setup ## CONFIG=c OUT=folder: plain Verilog, its config and port list
 	@$(PY) -m hw.emit --config "$(config)" --out "$(out)"
+
+header: setup ## build/bsspec.h: commands, registers and status codes for drivers in C
+	@mkdir -p build && $(PY) -m model.formats.c_header > build/bsspec.h && echo build/bsspec.h
 
 area: setup ## CONFIG=c [LIB=x.lib GATING=1 LIMIT=fo4]: what each component costs
 	@$(PY) -m synth.area --config "$(config)" $(if $(LIB),--lib "$(LIB)") $(if $(call on,GATING),--clock-gating) $(if $(LIMIT),--limit "$(LIMIT)") $(if $(JOBS),--jobs "$(JOBS)")

@@ -1,4 +1,4 @@
-"""AXI4 as signatures: the read channels, the write channels, or both.
+"""AXI4 as signatures: the read channels, the write channels, or both; and AXI4-Lite.
 
 Signals have their standard names in lower case, flat: a member ``m0_axi`` of a component becomes
 the ports ``m0_axi_araddr``, ``m0_axi_rvalid`` and so on (:func:`hw.library.port_name`), which SoC
@@ -24,6 +24,8 @@ INCR = 0b01
 CACHE = 0b0010
 #: AxPROT: unprivileged, secure, data.
 PROT = 0b000
+#: Responses: done, and refused by the slave.
+OKAY, SLVERR = 0b00, 0b10
 #: Bit of a response that is set in SLVERR and DECERR and in no other.
 ERROR_BIT = 1
 
@@ -158,13 +160,79 @@ class Axi(_Axi4):
     channels = ("ar", "r", "aw", "w", "b")
 
 
-def pass_on(m: Module, signature: _Axi4, outer: Any, inner: Any) -> None:
+class AxiLite(wiring.Signature):
+    """All channels of an AXI4-Lite bus, seen from the master; a slave has ``In`` of it.
+
+    Parameters
+    ----------
+    data_bits : int
+        Data bits: 32 or 64.
+    address_bits : int
+        Bits of a byte address, 2 to 64.
+
+    Members
+    -------
+    awaddr, awprot, awvalid, awready
+        Address channel of writes.
+    wdata, wstrb, wvalid, wready
+        Data channel of writes.
+    bresp, bvalid, bready
+        Response channel.
+    araddr, arprot, arvalid, arready
+        Address channel of reads.
+    rdata, rresp, rvalid, rready
+        Data channel of reads.
+
+    Raises
+    ------
+    TypeError
+        If a parameter is no integer.
+    ValueError
+        If a parameter is out of range.
+    """
+
+    def __init__(self, *, data_bits: int = 32, address_bits: int) -> None:
+        _integer("data_bits", data_bits, "32 or 64", lambda bits: bits in (32, 64))
+        _integer("address_bits", address_bits, "2 to 64", lambda bits: 2 <= bits <= 64)
+        self._data_bits = data_bits
+        self._address_bits = address_bits
+        forth = {
+            "aw": {"addr": address_bits, "prot": 3},
+            "w": {"data": data_bits, "strb": data_bits // 8},
+            "ar": {"addr": address_bits, "prot": 3},
+        }
+        back = {"b": {"resp": 2}, "r": {"data": data_bits, "resp": 2}}
+        members: dict[str, Any] = {}
+        for channels, to, against in ((forth, Out, In), (back, In, Out)):
+            for channel, fields in channels.items():
+                members |= {channel + name: to(width) for name, width in fields.items()}
+                members |= {f"{channel}valid": to(1), f"{channel}ready": against(1)}
+        super().__init__(members)
+
+    @property
+    def data_bits(self) -> int:
+        """Data bits."""
+        return self._data_bits
+
+    @property
+    def address_bits(self) -> int:
+        """Bits of a byte address."""
+        return self._address_bits
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and repr(other) == repr(self)
+
+    def __repr__(self) -> str:
+        return f"AxiLite(data_bits={self.data_bits}, address_bits={self.address_bits})"
+
+
+def pass_on(m: Module, signature: _Axi4 | AxiLite, outer: Any, inner: Any) -> None:
     """Wires a bus of an instance to that of its parent: ``inner`` drives ``outer``, as a master.
 
     Parameters
     ----------
     m : Module
-    signature : AxiRead or AxiWrite
+    signature : AxiRead, AxiWrite, Axi or AxiLite
         The signals to wire; ``outer`` may have more.
     outer, inner : interfaces
     """

@@ -107,6 +107,13 @@ EVENTS: dict[str, str] = {
     "DRAFTED": "tokens drafted",
     "ACCEPTED": "drafted tokens accepted",
     "CYCLES": "cycles in which a job ran; 0 in the simulator",
+    "ARRAY_BUSY": "cycles in which the array took a plane; 0 in the simulator",
+    "STALL_MEMORY": "cycles in which a job ran and the array waited for weights or keys; 0 in the"
+    " simulator",
+    "STALL_SPECIAL": "cycles in which a job ran and the array waited for special functions:"
+    " activations not there yet; 0 in the simulator",
+    "STALL_RESULTS": "cycles in which a job ran and the array waited for room for results; 0 in"
+    " the simulator",
 }
 
 _COUNTERS = 0x200
