@@ -46,6 +46,8 @@ class Piece:
                 "p": head.p,
                 "opened": int(self.opened),
                 "midpoint": head.midpoint,
+                "needs": 0,
+                "gate": 0,
                 "first": head.first,
                 "last": last.last,
                 "context": head.context,

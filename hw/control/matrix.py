@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.chip_config import PLANE_LINES, TILE_WORDS, ChipConfig
 from hw.config import TILE
-from hw.issue.pieces import TILES_BITS, piece_layout
+from hw.issue.pieces import GATE_BITS, TILES_BITS, piece_layout
 from hw.library import Unique
 from hw.special.epilogue import epilogue_job_layout
 from hw.special.slice import Op
@@ -28,14 +28,13 @@ def fetch_layout(config: ChipConfig) -> data.StructLayout:
     """Lines that the stream reader is to bring, and where they go.
 
     ``line`` of memory, ``count``; ``exponents``: into the exponents beside the ring, else into its
-    planes; ``place``: of the first line there.
+    planes. Both are filled in the order of the fetches.
     """
     return data.StructLayout(
         {
             "line": unsigned(line_bits(config)),
             "count": unsigned((PLANE_LINES * config.ring_rows).bit_length()),
             "exponents": 1,
-            "place": unsigned((PLANE_LINES * config.ring_rows - 1).bit_length()),
         }
     )
 
@@ -46,8 +45,8 @@ def matrix_layout(config: ChipConfig) -> data.StructLayout:
     ``line``: first line of the matrix; ``k_tiles``, ``n_tiles``, ``tiles_per_block``: its shape;
     ``p`` planes to load of ``p_full``, ``midpoint``; ``source``, ``target``: bank words;
     ``epilogue``: what becomes of the results (:class:`~model.formats.commands.Epilogue`);
-    ``head``: logits instead, of which ``columns`` are live in the last tile; ``rows`` that take
-    part.
+    ``tap``: sums enter a norm's first pass too; ``head``: logits instead, of which ``columns`` are
+    live in the last tile; ``rows`` that take part; ``gate`` of the inputs.
     """
     core = config.core
     return data.StructLayout(
@@ -62,9 +61,11 @@ def matrix_layout(config: ChipConfig) -> data.StructLayout:
             "source": unsigned(config.word_bits),
             "target": unsigned(config.word_bits),
             "epilogue": unsigned(2),
+            "tap": 1,
             "head": 1,
             "columns": unsigned(TILE.bit_length()),
             "rows": unsigned(core.t_m),
+            "gate": unsigned(GATE_BITS),
         }
     )
 
@@ -124,10 +125,6 @@ class MatrixWalker(Unique):
             planes.eq((tiles * matrix.p) << _PLANE_SHIFT),
         ]
 
-        # Where the lines go: the same counts that the readers keep.
-        exponent_place = Signal((config.exponent_lines - 1).bit_length())
-        plane_place = Signal((PLANE_LINES * config.ring_rows - 1).bit_length())
-
         fetch, piece, job = self.fetches.payload, self.pieces.payload, self.jobs.payload
         first = Signal(line_bits(config))
         m.d.comb += first.eq(matrix.line + offset)
@@ -139,20 +136,16 @@ class MatrixWalker(Unique):
                     fetch.line.eq(first),
                     fetch.count.eq(tiles),
                     fetch.exponents.eq(1),
-                    fetch.place.eq(exponent_place),
                 ]
                 with m.If(self.fetches.valid & self.fetches.ready):
-                    m.d.sync += exponent_place.eq(exponent_place + tiles)
                     m.next = "PLANES"
             with m.State("PLANES"):
                 m.d.comb += [
                     self.fetches.valid.eq(1),
                     fetch.line.eq(first + tiles),
                     fetch.count.eq(planes),
-                    fetch.place.eq(plane_place),
                 ]
                 with m.If(self.fetches.ready):
-                    m.d.sync += plane_place.eq(plane_place + planes)
                     m.next = "PIECE"
             with m.State("PIECE"):
                 m.d.comb += self.pieces.valid.eq(1)
@@ -186,6 +179,7 @@ class MatrixWalker(Unique):
             piece.fp32.eq(matrix.head),
             piece.source.eq(matrix.source + (k << (TILE_WORDS - 1).bit_length())),
             piece.rows.eq(matrix.rows),
+            piece.gate.eq(matrix.gate),
         ]
 
         # Gates and ups alternate: two output tiles become one.
@@ -200,7 +194,7 @@ class MatrixWalker(Unique):
             job.words.eq(TILE_WORDS),
             job.source.eq(target),
             job.target.eq(target),
-            job.tap.eq(residual & ~matrix.head),
+            job.tap.eq(residual & matrix.tap & ~matrix.head),
             job.ends.eq(last_tile),
             job.columns.eq(Mux(last_tile, matrix.columns, TILE)),
             # The first job of a residual sum reads what may just be on its way to the banks.

@@ -9,19 +9,14 @@ from amaranth.lib.wiring import In, Out
 from hw.chip_config import LINE_BITS, PLANE_LINES, WORD_BITS, ChipConfig
 from hw.compute.array import Array
 from hw.compute.layouts import STATUS, results_layout, scales_layout
-from hw.config import P_MIN, RISE_BITS
+from hw.config import RISE_BITS
 from hw.issue.front import TileFront
-from hw.issue.pieces import piece_layout, position_bits
+from hw.issue.pieces import GATE_BITS, jobs_bits, piece_layout, pieces_waiting, position_bits
 from hw.issue.planes import PlaneReader
 from hw.library import Unique, instantiate
 from hw.memory.banks import UnifiedBuffer
 from hw.memory.fifo import Fifo
 from hw.memory.ring import WeightRing, ring_line_layout
-
-
-def pieces_waiting(config: ChipConfig) -> int:
-    """Pieces that may lie in the ring: a tile has five planes or more."""
-    return config.ring_rows // P_MIN + 2
 
 
 class Engine(Unique):
@@ -42,7 +37,7 @@ class Engine(Unique):
     freed, released : as in :class:`~hw.issue.planes.PlaneReader`
     plane_read : a plane is read for the array in this cycle
     open_* : the open keys' planes: read port, and whether they are complete
-    mix, go, rises, mix_taken, mix_ends : as in :class:`~hw.issue.front.TileFront`
+    mix, go, rises, mix_taken, mix_ends, written, writing, write_next, gates : as in :class:`~hw.issue.front.TileFront`
     scales : stream of :func:`~hw.compute.layouts.scales_layout`, for scaled tiles
     results : stream of :func:`~hw.compute.layouts.results_layout`
     other_*, front_read, data, write_* : as in :class:`~hw.memory.banks.UnifiedBuffer`
@@ -79,6 +74,10 @@ class Engine(Unique):
                 "rises": In(data.ArrayLayout(unsigned(RISE_BITS), core.t_m)),
                 "mix_taken": Out(1),
                 "mix_ends": Out(1),
+                "written": In(jobs_bits(config)),
+                "writing": In(1),
+                "write_next": In(config.word_bits),
+                "gates": In(GATE_BITS),
                 "scales": In(stream.Signature(scales_layout(core))),
                 "results": Out(stream.Signature(results_layout(core))),
                 "other_read": In(1),
@@ -164,6 +163,10 @@ class Engine(Unique):
             self.mix.eq(front.mix),
             front.go.eq(self.go),
             front.rises.eq(self.rises),
+            front.written.eq(self.written),
+            front.writing.eq(self.writing),
+            front.write_next.eq(self.write_next),
+            front.gates.eq(self.gates),
             self.mix_taken.eq(front.mix_taken),
             self.mix_ends.eq(front.mix_ends),
             self.status.eq(array.status),

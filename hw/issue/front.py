@@ -9,7 +9,14 @@ from amaranth.lib.wiring import In, Out
 from hw.chip_config import TILE_WORDS, WORD_BITS, ChipConfig
 from hw.compute.layouts import activations_layout, exponents_layout, tiles_layout
 from hw.config import GROUPS, RISE_BITS
-from hw.issue.pieces import EXPONENT_LINE, TILES_BITS, piece_layout, position_bits
+from hw.issue.pieces import (
+    EXPONENT_LINE,
+    GATE_BITS,
+    TILES_BITS,
+    jobs_bits,
+    piece_layout,
+    position_bits,
+)
 from hw.library import Unique
 
 assert TILE_WORDS == GROUPS
@@ -39,6 +46,11 @@ class TileFront(Unique):
         the port's next read.
     bank_other
         Someone else reads in this cycle. Only while ``bank_read`` is 0.
+    written, writing, write_next
+        Jobs whose words are all in the banks; the next one is being written, ascending, and up to
+        which word.
+    gates
+        Gates that are open.
     mix, go
         The word is one of probabilities; it is there and may be read.
     rises
@@ -66,6 +78,10 @@ class TileFront(Unique):
                 "bank_word": Out(config.word_bits),
                 "bank_data": In(data.ArrayLayout(unsigned(WORD_BITS), core.t_m)),
                 "bank_other": In(1),
+                "written": In(jobs_bits(config)),
+                "writing": In(1),
+                "write_next": In(config.word_bits),
+                "gates": In(GATE_BITS),
                 "mix": Out(1),
                 "go": In(1),
                 "rises": In(data.ArrayLayout(unsigned(RISE_BITS), core.t_m)),
@@ -76,6 +92,25 @@ class TileFront(Unique):
                 "exponents": Out(stream.Signature(exponents_layout(core))),
             }
         )
+
+    def _may_read(self, m: Module) -> Signal:
+        """Whether the word is in the banks: its gate is open, and its jobs are that far."""
+        piece = self.pieces.payload
+        missing = Signal(len(self.written))
+        shut = Signal(len(self.gates))
+        result = Signal()
+        m.d.comb += [
+            missing.eq(piece.needs - self.written),
+            shut.eq(piece.gate - self.gates),
+            result.eq(
+                (shut[-1] | (shut == 0))
+                & (
+                    (missing[-1] | (missing == 0))
+                    | ((missing == 1) & self.writing & (self.bank_word < self.write_next))
+                )
+            ),
+        ]
+        return result
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -129,7 +164,10 @@ class TileFront(Unique):
             word_tile.eq(Mux(shown, next_tile, tile)),
             word_group.eq(Mux(shown, next_group, group)),
             reads.eq(
-                self.pieces.valid & self.go & Mux(shown, taken & ahead & next_arrived, arrived)
+                self.pieces.valid
+                & self.go
+                & self._may_read(m)
+                & Mux(shown, taken & ahead & next_arrived, arrived)
             ),
             ends.eq(taken & ~ahead),
             self.pieces.ready.eq(ends),

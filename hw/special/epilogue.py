@@ -11,7 +11,8 @@ from amaranth.lib.wiring import In, Out
 from hw.chip_config import WORD_BITS, ChipConfig
 from hw.compute.layouts import results_layout
 from hw.config import COLUMN_BITS, RISE_BITS, TILE
-from hw.library import Unique, instantiate
+from hw.issue.pieces import jobs_bits
+from hw.library import Unique, instantiate, packed
 from hw.special.flow import Queue
 from hw.special.layouts import BF16, FP32, STATUS
 from hw.special.scores import FACTOR
@@ -26,6 +27,8 @@ EXCLUSIVE = (*PACKED, Op.SQUARES)
 
 #: Width of the number of a block of 64 positions.
 BLOCK_BITS = POSITION_BITS - COLUMN_BITS
+#: Width of the count of passes of attention, modulo its range.
+PASSES_BITS = 8
 #: Width of d_h in tiles.
 HEAD_TILES_BITS = 4
 
@@ -56,6 +59,18 @@ def epilogue_job_layout(config: ChipConfig) -> data.StructLayout:
     )
 
 
+def pass_rows_layout(config: ChipConfig) -> data.StructLayout:
+    """Rows of a pass of attention: ``rows`` of them, ``group`` at a position, from ``start`` on."""
+    count = config.core.t_m.bit_length()
+    return data.StructLayout(
+        {
+            "start": unsigned(POSITION_BITS),
+            "group": unsigned(count),
+            "rows": unsigned(count),
+        }
+    )
+
+
 def _is_one_of(op: Signal, ops: tuple[Op, ...]) -> Signal:
     return Cat(op == each for each in ops).any()
 
@@ -78,15 +93,20 @@ class Epilogue(Unique):
     weights : stream of beats of BF16, for NORM
     inverse_width, eps : constants of the norm
     factor : C of the scores
-    positions : of the rows, during a pass of attention
+    passes : stream of :func:`pass_rows_layout`
+        Taken ahead, in a cycle a row; SETUP makes it the pass in work.
     head_tiles : d_h in tiles, held while a head's words are on their way
     rope_write, rope_row, rope_data
         Writes cosines and sines of the rows' positions, each row for itself; not during RoPE.
-    rows : rows of the step: the others' banks are not written
+    rows : rows of the step: the others' banks are not written, and raise no flag
+        In a pass of attention its own rows take their place.
     other_* , data, write_* : ports of :class:`~hw.memory.banks.UnifiedBuffer`
     begun : a job begins in this cycle
     writing, write_next, write_end
         The oldest job that is not all written: its next word, and the one behind its last.
+    written, passes_written
+        Counts, modulo their ranges, of jobs whose words are all in the banks, and of passes of
+        attention of which all are.
     mix, mix_taken, mix_ends, go, rises : of :class:`~hw.issue.engine.Engine`
         A tile of probabilities may be read once it is staged for each row that sees it. It is read
         for each tile of d_h; with the last one the pass is over.
@@ -111,7 +131,7 @@ class Epilogue(Unique):
                 "inverse_width": In(FP32),
                 "eps": In(FP32),
                 "factor": In(FACTOR),
-                "positions": In(data.ArrayLayout(unsigned(POSITION_BITS), core.t_m)),
+                "passes": In(stream.Signature(pass_rows_layout(config))),
                 "head_tiles": In(HEAD_TILES_BITS),
                 "rope_write": In(core.t_m),
                 "rope_row": In(rope_row_bits(core.special_elements)),
@@ -131,6 +151,8 @@ class Epilogue(Unique):
                 "write_word": Out(data.ArrayLayout(unsigned(config.word_bits), core.t_m)),
                 "write_data": Out(words),
                 "begun": Out(1),
+                "written": Out(jobs_bits(config)),
+                "passes_written": Out(PASSES_BITS),
                 "writing": Out(1),
                 "write_next": Out(config.word_bits),
                 "write_end": Out(config.word_bits + 1),
@@ -186,7 +208,9 @@ class Epilogue(Unique):
         targets = Queue(
             m,
             "targets",
-            data.StructLayout({"next": config.word_bits, "end": config.word_bits + 1}),
+            data.StructLayout(
+                {"next": config.word_bits, "end": config.word_bits + 1, "ends_pass": 1}
+            ),
             _JOBS_UNDER_WAY,
         )
         quiet, may_begin, slices_idle = Signal(), Signal(), Signal()
@@ -205,7 +229,10 @@ class Epilogue(Unique):
         ]
         ready = Signal()
         offered = Signal()
+        is_setup = Signal()
+        pass_ready, positions, pass_rows = self._pass_rows(m, self.begun & is_setup)
         m.d.comb += [
+            is_setup.eq(job.op == Op.SETUP),
             started.eq(~first | may_begin),
             ready.eq(Cat(each.ready for each in slices).all()),
             offered.eq(
@@ -214,6 +241,7 @@ class Epilogue(Unique):
                 & (~from_results | self.results.valid)
                 & (~from_words | have)
                 & ((job.op != Op.NORM) | self.weights.valid)
+                & (~is_setup | pass_ready)
             ),
             enters.eq(offered & ready),
             self.begun.eq(enters & first),
@@ -223,28 +251,37 @@ class Epilogue(Unique):
             targets.push.eq(self.begun & is_packed),
             targets.entry.next.eq(job.target),
             targets.entry.end.eq(job.target + job.words),
+            targets.entry.ends_pass.eq((job.op == Op.SUMS) & job.ends),
         ]
         with m.If(self.begun & exclusive):
             m.d.sync += [kind.eq(job.op), tap.eq(job.tap)]
 
         # Words that leave the slices, all at once, to the oldest target.
-        written = Signal(config.word_bits)
+        number = Signal(config.word_bits)
         leaves = Signal()
         next_word = Signal(config.word_bits)
         m.d.comb += [
             leaves.eq(slices[0].leaving_valid),
-            next_word.eq(targets.head.next + self._place(written, kind)),
+            next_word.eq(targets.head.next + self._place(number, kind)),
             # Of a head the last word is the last one of its high channels.
             targets.pop.eq(leaves & (next_word + 1 == targets.head.end)),
-            self.writing.eq(targets.count != 0),
+            # Words of a head do not ascend.
+            self.writing.eq((targets.count != 0) & (kind != Op.ROPE)),
             self.write_next.eq(next_word),
             self.write_end.eq(targets.head.end),
             self.idle.eq(~self.jobs.valid & quiet),
         ]
         with m.If(leaves):
-            m.d.sync += written.eq(Mux(targets.pop, 0, written + 1))
+            m.d.sync += number.eq(Mux(targets.pop, 0, number + 1))
+        with m.If(targets.pop):
+            m.d.sync += [
+                self.written.eq(self.written + 1),
+                self.passes_written.eq(self.passes_written + targets.head.ends_pass),
+            ]
 
-        mix_block, restart, sees = self._mix(m, slices)
+        mix_block, restart, sees = self._mix(m, slices, positions, pass_rows)
+        attends = Signal()  # What leaves belongs to a pass.
+        m.d.comb += attends.eq(kind == Op.SUMS)
         live = Signal(elements)
         column = Signal(TILE.bit_length())
         m.d.comb += column.eq((word[:2] << 4) | (part * elements))
@@ -253,6 +290,7 @@ class Epilogue(Unique):
         raised = Signal(len(self.status.as_value()))
         flags = []
         for row, each in enumerate(slices):
+            takes_part = Mux(job.op == Op.SUMS, pass_rows[row], self.rows[row])
             winners = getattr(self, f"winners_{row}")
             m.d.comb += [
                 each.offered.eq(offered),
@@ -264,21 +302,22 @@ class Epilogue(Unique):
                 each.rope_row.eq(self.rope_row),
                 each.rope_data.eq(self.rope_data),
                 each.control.last.eq(job.ends & last_part & last_word),
-                each.control.live.eq(live),
+                # Dead elements raise no flag.
+                each.control.live.eq(live & takes_part.replicate(elements)),
                 each.control.weights.eq(self.weights.payload),
                 each.tap.eq(tap & (kind == Op.RESIDUAL)),
                 each.inverse_width.eq(self.inverse_width),
                 each.eps.eq(self.eps),
                 each.clear.eq(self.clear),
                 # What leaves in lockstep goes first; probabilities wait.
-                self.write_enable[row].eq(Mux(leaves, self.rows[row], each.staged_valid)),
+                self.write_enable[row].eq(Mux(leaves, Mux(attends, pass_rows[row], self.rows[row]), each.staged_valid)),
                 self.write_word[row].eq(Mux(leaves, next_word, config.staging + each.staged_word)),
                 self.write_data[row].eq(Mux(leaves, each.leaving, each.staged)),
                 each.staged_ready.eq(~leaves),
                 each.factor.eq(self.factor),
-                each.position.eq(self.positions[row]),
+                each.position.eq(positions[row]),
                 each.takes.eq(
-                    Mux(job.op == Op.SUMS, self.rows[row], self.results.payload.rows[row])
+                    Mux(job.op == Op.SUMS, pass_rows[row], self.results.payload.rows[row])
                 ),
                 each.rise_tile.eq(mix_block),
                 each.restart.eq(restart),
@@ -294,7 +333,7 @@ class Epilogue(Unique):
                 each.codes[i].eq(self.results.payload.codes[row][i]) for i in range(elements)
             ]
             m.d.comb += each.word.eq(self._kept[row])
-            flags.append(Mux(self.rows[row], each.status.as_value(), 0))
+            flags.append(each.status.as_value())
         total = flags[0]
         for each_flags in flags[1:]:
             total = total | each_flags
@@ -306,7 +345,50 @@ class Epilogue(Unique):
         half = self.head_tiles << 1
         return Mux(op == Op.ROPE, (number >> 1) + Mux(number[0], half, 0), number)
 
-    def _mix(self, m: Module, slices: list[Any]) -> tuple[Signal, Signal, Signal]:
+    def _pass_rows(self, m: Module, begins: Value) -> tuple[Signal, Any, Signal]:
+        """Whether the next pass is known; positions and mask of the rows of the one in work."""
+        core = self.config.core
+        layout = data.ArrayLayout(unsigned(POSITION_BITS), core.t_m)
+        positions = packed(layout, name="positions", reset_less=True)
+        rows = Signal(core.t_m)
+        # The next pass, a row a cycle.
+        following = packed(layout, name="next_positions", reset_less=True)
+        following_rows = Signal(core.t_m)
+        ready = Signal()
+        row = Signal(range(core.t_m + 1))
+        member = Signal(range(core.t_m + 1))
+        position = Signal(POSITION_BITS)
+        entry = self.passes.payload
+        done = Signal()
+        m.d.comb += [
+            done.eq(row == entry.rows),
+            self.passes.ready.eq(done & ~ready),
+        ]
+        with m.If(self.passes.valid & ~ready):
+            with m.If(done):
+                m.d.sync += [row.eq(0), member.eq(0), ready.eq(1)]
+            with m.Else():
+                at = Mux(row == 0, entry.start, position)
+                m.d.sync += [
+                    row.eq(row + 1),
+                    member.eq(Mux(member == entry.group - 1, 0, member + 1)),
+                    position.eq(at + (member == entry.group - 1)),
+                ]
+                for i in range(core.t_m):
+                    with m.If(row == i):
+                        m.d.sync += [following[i].eq(at), following_rows[i].eq(1)]
+        with m.If(begins):
+            m.d.sync += [
+                positions.eq(following),
+                rows.eq(following_rows),
+                following_rows.eq(0),
+                ready.eq(0),
+            ]
+        return ready, positions, rows
+
+    def _mix(
+        self, m: Module, slices: list[Any], positions: Any, rows: Signal
+    ) -> tuple[Signal, Signal, Signal]:
         """The tile of probabilities that is read next: its block, and who sees it."""
         block = Signal(BLOCK_BITS)
         channels = Signal(HEAD_TILES_BITS)
@@ -314,13 +396,14 @@ class Epilogue(Unique):
         sees = Signal(len(slices))
         staged = Signal(len(slices))
         for row, each in enumerate(slices):
-            own = self.positions[row][COLUMN_BITS:]
+            own = positions[row][COLUMN_BITS:]
             m.d.comb += [
-                sees[row].eq(self.rows[row] & (block <= own)),
+                sees[row].eq(rows[row] & (block <= own)),
                 staged[row].eq(each.tiles_staged > block),
             ]
         m.d.comb += [
-            self.go.eq(~self.mix | (~sees | staged).all()),
+            # Before the first pass nobody sees anything.
+            self.go.eq(~self.mix | (sees.any() & (~sees | staged).all())),
             last_channels.eq(channels == self.head_tiles - 1),
             restart.eq(self.mix_taken & self.mix_ends & last_channels),
         ]

@@ -53,6 +53,8 @@ class Op(enum.IntEnum):
     SUMS = 8
     #: Bank words in pairs, low and high channels of a head: RoPE.
     ROPE = 9
+    #: Nothing: rows of the next pass of attention take their positions.
+    SETUP = 10
 
 
 OP_BITS = 4

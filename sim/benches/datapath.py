@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from hw.control.matrix import matrix_layout
+from hw.control.works import Work, work_layout
 from hw.datapath import Datapath
 from model.datapath import matmul
 from model.datapath.special import residual_add, silu_times_up
@@ -47,7 +48,7 @@ class _DatapathBench(Bench):
             max_beats=self.config.memory.max_beats,
         )
         self.agents.append(self.memory)
-        self.matrices = self.source("matrices")
+        self.works = self.source("works")
         self.used = 4096
         self.planes: list[int] = []
         self.watchers.append(self._watch)
@@ -60,7 +61,20 @@ class _DatapathBench(Bench):
             other_read=0,
             other_word=None,
             clear=0,
+            stop=0,
+            forget=0,
+            gates=0,
+            head_tiles=1,
+            factor=None,
+            rope_write=0,
+            rope_row=None,
+            rope_data=None,
+            inverse_width=None,
+            eps=None,
         )
+        for name in ("weights", "key_jobs", "key_rows"):
+            self.source(name)
+        self.sink("key_lines")
 
     def _watch(self) -> None:
         if self.bit(self.port("plane_read")):
@@ -115,16 +129,19 @@ class _DatapathBench(Bench):
             "source": 0,
             "target": 0,
             "epilogue": 0,
+            "tap": 0,
+            "gate": 0,
             "head": 0,
             "columns": 64,
             "rows": self.rows,
             **fields,
         }
-        self.matrices.send([words.pack(matrix_layout(self.config), values)])
+        content = words.pack(matrix_layout(self.config), values)
+        self.works.send([content << work_layout(self.config)["content"].offset | Work.MATRIX])
 
     async def finish(self, limit: int) -> None:
         """Until nothing is on its way."""
-        await self.run(lambda: not self.matrices.queue and bool(self.get("idle")), limit=limit)
+        await self.run(lambda: not self.works.queue and bool(self.get("idle")), limit=limit)
         if self.get("error"):
             raise MismatchError("an error response where there was none")
 

@@ -68,6 +68,10 @@ class _EngineBench(Bench):
         self.put(
             clear=0,
             go=1,
+            written=0,
+            writing=0,
+            write_next=None,
+            gates=0,
             open_ready=1,
             frontier=0,
             rises=None,

@@ -7,7 +7,6 @@ from typing import Any
 
 import cocotb
 
-from hw.chip_config import PLANE_LINES
 from hw.control.matrix import MatrixWalker, fetch_layout, matrix_layout
 from hw.issue.pieces import piece_layout
 from hw.special.epilogue import epilogue_job_layout
@@ -33,8 +32,6 @@ class _WalkerBench(Bench):
         self.layouts = {name: layout(self.config) for name, layout in STREAMS.items()}
         self.expected: dict[str, deque[dict[str, Any]]] = {name: deque() for name in STREAMS}
         self.compared = 0
-        self.exponents = 0
-        self.planes = 0
         for name in STREAMS:
             self.sink(name, stall=stall).observers.append(self._check(name))
 
@@ -76,6 +73,8 @@ class _WalkerBench(Bench):
             "source": source,
             "target": target,
             "epilogue": int(epilogue),
+            "tap": rng.randrange(2),
+            "gate": rng.getrandbits(4),
             "head": head,
             "columns": rng.randint(1, 64),
             "rows": rng.getrandbits(core.t_m),
@@ -90,32 +89,22 @@ class _WalkerBench(Bench):
                 self._fetches(line + run.offset // 64, tiles, run.length // 64)
                 self.expected["pieces"].append(
                     {
-                        **{name: matrix[name] for name in ("p", "midpoint", "rows")},
+                        **{name: matrix[name] for name in ("p", "midpoint", "rows", "gate")},
                         "tiles": tiles,
                         "first": int(b == 0),
                         "last": int(b == blocks - 1),
                         "fp32": head,
                         "source": source + 4 * b * per_block,
-                        **dict.fromkeys(("opened", "context", "scaled", "mix"), 0),
+                        **dict.fromkeys(("opened", "context", "scaled", "mix", "needs"), 0),
                     }
                 )
             self._job(matrix, n)
 
     def _fetches(self, line: int, tiles: int, lines: int) -> None:
-        config = self.config
-        ring = PLANE_LINES * config.ring_rows
-        place = self.exponents % config.exponent_lines
         self.expected["fetches"] += [
-            {"line": line, "count": tiles, "exponents": 1, "place": place},
-            {
-                "line": line + tiles,
-                "count": lines - tiles,
-                "exponents": 0,
-                "place": self.planes % ring,
-            },
+            {"line": line, "count": tiles, "exponents": 1},
+            {"line": line + tiles, "count": lines - tiles, "exponents": 0},
         ]
-        self.exponents += tiles
-        self.planes += lines - tiles
 
     def _job(self, matrix: dict[str, int], n: int) -> None:
         last = n == matrix["n_tiles"] - 1
@@ -125,7 +114,7 @@ class _WalkerBench(Bench):
             columns = matrix["columns"] if last else 64
             job = {"op": Op.LOGITS, "columns": columns, "barrier": 0}
         elif matrix["epilogue"] == Epilogue.RESIDUAL:
-            job = {"op": Op.RESIDUAL, "source": at, "target": at, "tap": 1, "barrier": int(n == 0)}
+            job = {"op": Op.RESIDUAL, "source": at, "target": at, "tap": matrix["tap"], "barrier": int(n == 0)}
         elif matrix["epilogue"] == Epilogue.SILU_UP:
             half = matrix["target"] + 4 * (n // 2)
             job = {"op": Op.UP, "target": half} if n % 2 else {"op": Op.GATE}
