@@ -22,10 +22,11 @@ from sim.fault_list import FAULTS as CORE_FAULTS
 from sim.fault_list import QUICK, Fault
 from sim.issue_faults import ISSUE_FAULTS
 from sim.keys_faults import KEYS_FAULTS
+from sim.transfers_faults import TRANSFERS_FAULTS
 
 FOLDER = ROOT / "build" / "faults"
 
-FAULTS = [*CORE_FAULTS, *ISSUE_FAULTS, *AXI_FAULTS, *KEYS_FAULTS]
+FAULTS = [*CORE_FAULTS, *ISSUE_FAULTS, *AXI_FAULTS, *KEYS_FAULTS, *TRANSFERS_FAULTS]
 
 
 class StaleFault(ValueError):

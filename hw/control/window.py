@@ -288,7 +288,8 @@ class RegisterWindow(Unique):
 
         turn, fires, coming = Signal(), Signal(), Signal()
         m.d.comb += [
-            turn.eq(self.ready & addressed & ~bus.rvalid & ~coming),
+            # While a word comes no address is kept: the next one is taken no earlier than then.
+            turn.eq(self.ready & addressed & ~bus.rvalid),
             self.read_wants.eq(turn & is_stored),
             self.host_read_row.eq(row),
             fires.eq(Mux(is_stored, self.host_reads, turn)),

@@ -21,8 +21,10 @@ from hw.transfers.layouts import DONE_BITS, KIND_BITS, Kind, move_layout, row_bi
 
 #: Words that were read and wait: one leaves, one is there, and one comes in every cycle.
 WORDS = 3
-#: Keys, and rows of values, that were begun and wait for their writer.
-JOBS = 4
+#: Keys, and rows of values, that were begun and whose job was not taken. Two rows keep the value
+#: writer busy: it turns one while the next one is quantised. Of keys there are never more: the
+#: words of a key, two or more, wait here until its job is taken.
+JOBS = 2
 
 
 class Mover(Unique):
@@ -146,14 +148,8 @@ class Mover(Unique):
         # A read is asked for where its word will find a place.
         begun, asked = Signal(), Signal()
         may_begin, room, reads = Signal(), Signal(), Signal()
-        with m.Switch(move.kind):
-            with m.Case(Kind.KEYS):
-                m.d.comb += may_begin.eq(keys.count != JOBS)
-            with m.Case(Kind.VALUES):
-                m.d.comb += may_begin.eq(values.count != JOBS)
-            with m.Default():
-                m.d.comb += may_begin.eq(1)
         m.d.comb += [
+            may_begin.eq((move.kind != Kind.VALUES) | (values.count != JOBS)),
             room.eq(words.count + asked < WORDS),
             self.read.eq(self.moves.valid & room & (begun | may_begin)),
             self.read_word.eq(Mux(scatter, staged_place, place)),

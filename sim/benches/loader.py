@@ -275,7 +275,7 @@ async def sticky_bits(dut: object) -> None:
     bench = _LoaderBench(dut)
     await bench.reset()
     for target in Target:
-        for position in range(0, 32, bench.env.scale(5, 1)):
+        for position in range(31, -1, -bench.env.scale(5, 1)):
             bench.load(target, 2, row=0, word=0)
             line, (content, _) = next(iter(bench.memory.lines.items()))
             numbers = np.frombuffer(content.to_bytes(64, "little"), "<u2").copy()

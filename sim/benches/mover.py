@@ -63,12 +63,14 @@ class _MoverBench(BeatBench):
         self.moves: list[_Move] = []
         self.expected_reads: deque[int] = deque()
         self.expected_writes: deque[tuple[int, int, int]] = deque()
-        self.count = dict.fromkeys(("reads", "writes", "keys_lines", "values_lines"), 0)
+        self.count = dict.fromkeys(("reads", "writes", *self.out), 0)
         self.wanted = dict(self.count)
         self.read_cycles: list[int] = []
         self.write_cycles: list[int] = []
         self.taken_moves = 0
         self.shares = 0.0 if self.stall == 0 else 0.05
+        #: Streams out that take nothing.
+        self.closed: set[str] = set()
         self._others = 0
         self._free = self._bank_ready = False
         self._answer: int | None = None
@@ -148,6 +150,7 @@ class _MoverBench(BeatBench):
             content = self.at(row, word + i) | self.at(row, word + i + 1) << WORD_BITS
             self.want("keys_lines", [{"data": content, "strobe": ALL_BYTES}])
         self.expected_reads.extend(range(word, word + words))
+        self.wanted["keys_requests"] += 1
         self.wanted["keys_lines"] += words // 2
         fields |= {"kind": Kind.KEYS, "row": row, "word": word, "line": line}
         self._add(_Move({**self._noise(), **fields}, words))
@@ -187,6 +190,7 @@ class _MoverBench(BeatBench):
             self.want(
                 "values_lines", [{"data": content, "strobe": int.from_bytes(strobe, "little")}]
             )
+            self.wanted["values_requests"] += 1
             self.wanted["values_lines"] += 1
 
     def any_move(self) -> None:
@@ -219,7 +223,8 @@ class _MoverBench(BeatBench):
             self._free &= bool(self.bit(self.port("read")))
             self._bank_ready &= bool(self.bit(self.port("bank_write")))
         for sink in self.sinks:
-            sink.blocked = self._patient and not self.bit(sink.valid)
+            sink.blocked = sink.name in self.closed
+            sink.blocked |= self._patient and not self.bit(sink.valid)
         banks = None
         if self._answer is not None:
             banks = [self.at(row, self._answer) for row in range(self.rows)]
@@ -252,7 +257,7 @@ class _MoverBench(BeatBench):
                 self._written(write)
         elif self._held is not None:
             raise MismatchError("a write to a bank fell before it happened")
-        for name in ("keys_lines", "values_lines"):
+        for name in self.out:
             self.count[name] = self.wanted[name] - len(self.expected[name])
 
     def _written(self, write: tuple[int, int, int]) -> None:
@@ -395,6 +400,27 @@ async def a_row_waits(dut: object) -> None:
     bench.values(1, p_full=9)
     await bench.end()
     bench.report("waits")
+
+
+@cocotb.test()
+async def requests_wait(dut: object) -> None:
+    """Requests of keys and values that nobody takes: the mover is not idle, nothing is lost."""
+    for name in ("keys", "values"):
+        for count in (1, 8):
+            bench = _MoverBench(dut)
+            await bench.reset()
+            bench.closed = {f"{name}_requests"}
+            for _ in range(count):
+                if name == "keys":
+                    bench.key(words=2)
+                else:
+                    bench.values(1, p_full=9)
+            for _ in range(count * 100):
+                await bench.cycle()
+            bench.expect(idle=0)
+            bench.closed = set()
+            await bench.end()
+    bench.report("requests wait")
 
 
 @cocotb.test()
