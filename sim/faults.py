@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sim.axi_faults import AXI_FAULTS
 from sim.build import ROOT
+from sim.control_faults import CONTROL_FAULTS
 from sim.fault_list import FAULTS as CORE_FAULTS
 from sim.fault_list import QUICK, Fault
 from sim.issue_faults import ISSUE_FAULTS
@@ -26,7 +27,14 @@ from sim.transfers_faults import TRANSFERS_FAULTS
 
 FOLDER = ROOT / "build" / "faults"
 
-FAULTS = [*CORE_FAULTS, *ISSUE_FAULTS, *AXI_FAULTS, *KEYS_FAULTS, *TRANSFERS_FAULTS]
+FAULTS = [
+    *CORE_FAULTS,
+    *ISSUE_FAULTS,
+    *AXI_FAULTS,
+    *KEYS_FAULTS,
+    *CONTROL_FAULTS,
+    *TRANSFERS_FAULTS,
+]
 
 
 class StaleFault(ValueError):

@@ -261,6 +261,33 @@ async def orders_and_latencies(dut: Any) -> None:
 
 
 @cocotb.test()
+async def resets(dut: Any) -> None:
+    """A reset at every point of an access: half a write, an answer not taken, counters waiting."""
+    bench = _WindowBench(dut)
+    cuts = []
+    for after in range(1, bench.env.scale(3, 6)):
+        cuts += [({"w"}, after), ({"aw"}, after), ({"b", "r"}, after), (set(), after)]
+    for blocked, after in [*cuts, (set(), 40)]:
+        await bench.reset()
+        await bench.run(lambda: bench.processor.ready, limit=2000)
+        bench.master.blocked = blocked
+        bench.master.read(OFFSET["PLT"], OFFSET["STATUS"])
+        control = CONTROL["clear_counters"] | CONTROL["start"]
+        bench.master.write(Write(OFFSET["CONTROL"], control), Write(OFFSET["PLT"], 1))
+        for _ in range(after):
+            await bench.cycle()
+        bench.master.blocked = set()
+        await bench.reset()
+        # Nothing of it is left, and everything works.
+        await bench.host_write("SIZE", bench.rng.getrandbits(32))
+        await bench.host_write("CONTROL", control)
+        await bench.stop()
+        bench.master.read(OFFSET["SIZE"], OFFSET["STATUS"], OFFSET["IRQ_PENDING"])
+        await bench.end()
+    bench.report("resets", f"{len(cuts) + 1} of them")
+
+
+@cocotb.test()
 async def turns(dut: Any) -> None:
     """The processor leaves one cycle in two: neither reads nor writes of the host starve."""
     bench = _WindowBench(dut)
