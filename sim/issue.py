@@ -59,6 +59,13 @@ class Piece:
             },
         )
 
+    @property
+    def line_count(self) -> int:
+        """Lines of memory: one of exponents a tile, and its planes."""
+        if self.opened:
+            return 0
+        return sum(1 + PLANE_LINES * each.p for each in self.tiles)
+
     def planes(self) -> list[bytes]:
         """Planes in the order of the memory image: plane-major."""
         result = []
@@ -136,8 +143,8 @@ class Deliveries:
     Attributes
     ----------
     sizes : lines of a burst
-    sent_rows : int
-        Rows of the ring asked for so far.
+    sent_lines, sent_rows : int
+        Lines asked for so far, and rows of the ring.
     frontier : int
         Lines that have arrived and all before them too.
     """
@@ -145,7 +152,7 @@ class Deliveries:
     def __init__(self, config: ChipConfig, rng: random.Random) -> None:
         self.config, self.rng = config, rng
         self.sizes: tuple[int, ...] = (1, 7, 16, 64)
-        self.sent_rows = 0
+        self.sent_lines = self.sent_rows = 0
         self.frontier = 0
         self._exponent_line = 0
         self._port = 0
@@ -166,6 +173,7 @@ class Deliveries:
                 place = (self.sent_rows % config.ring_rows) * PLANE_LINES + i
                 lines.append((plane[i * LINE_BYTES : (i + 1) * LINE_BYTES], place, 0))
             self.sent_rows += 1
+        self.sent_lines += len(lines)
         dealt: list[list[int]] = [[] for _ in range(config.ports)]
         while lines:
             size = min(len(lines), self.rng.choice(self.sizes))

@@ -78,6 +78,15 @@ ISSUE_FAULTS: list[Fault] = [
     ),
     *faults_of(
         "engine",
+        "issue/pieces.py",
+        (
+            "a full ring's positions are too far apart to compare",
+            "return config.memory.index_bits",
+            "return config.memory.index_bits - 1",
+        ),
+    ),
+    *faults_of(
+        "engine",
         "issue/front.py",
         (
             "exponents are read before they are there",
@@ -96,8 +105,8 @@ ISSUE_FAULTS: list[Fault] = [
         ),
         (
             "probabilities are not waited for",
-            "self.pieces.valid & self.go & Mux(",
-            "self.pieces.valid & Mux(",
+            "                & self.go\n",
+            "",
         ),
         ("rises of every tile", "Mux(piece.mix, self.rises, 0)", "self.rises"),
         (

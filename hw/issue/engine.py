@@ -33,7 +33,9 @@ class Engine(Unique):
     -------
     pieces : stream of :func:`~hw.issue.pieces.piece_layout`
     lines_0 .. lines_n : streams of :func:`~hw.memory.ring.ring_line_layout`, one a port
-    frontier : position in the stream of lines up to which all have arrived
+    frontier
+        Position in the stream of lines up to which all have arrived; at most a ring of lines, those
+        of exponents counted, beyond ``released``.
     freed, released : as in :class:`~hw.issue.planes.PlaneReader`
     plane_read : a plane is read for the array in this cycle
     open_* : the open keys' planes: read port, and whether they are complete

@@ -52,7 +52,7 @@ class _EngineBench(Bench):
             each.observers.append(self._arrived(i))
         self.results.observers.append(self._result)
         self.plane_cycles = 0
-        self.rows_freed = 0
+        self.rows_freed = self.lines_released = 0
         self.ahead: deque[Piece] = deque()
         self.expected: deque[int] = deque()
         self.rises: deque[list[int]] = deque()
@@ -106,13 +106,16 @@ class _EngineBench(Bench):
         self.ahead.extend(pieces)
 
     def _send_next(self) -> None:
-        """A piece whose lines find room: what is freed may be written again."""
+        """A piece whose lines find room: what is released may be asked for again.
+
+        As the stream reader does, lines of exponents are counted too: positions in the stream are
+        compared by their difference, so no more than a ring of lines may be on its way or in use.
+        """
         if not self.ahead or (self.piece_source.queue and self.piece_source.gap < 1):
             return
         piece = self.ahead[0]
-        rows = 0 if piece.opened else len(piece.tiles) * piece.tiles[0].p
-        used = self.deliveries.sent_rows - self.rows_freed
-        if used + rows > self.config.ring_rows:
+        used = self.deliveries.sent_lines - self.lines_released
+        if used + piece.line_count > self.config.memory.ring_lines:
             return
         self.ahead.popleft()
         if not piece.opened:
@@ -171,9 +174,10 @@ class _EngineBench(Bench):
 
     def _watch(self) -> None:
         """Just before the edge: ports that are no streams."""
-        freed = self.get("freed")
-        span = 2 * self.config.ring_rows
-        self.rows_freed += (freed - self.rows_freed) % span
+        freed, released = self.get("freed"), self.get("released")
+        self.rows_freed += (freed - self.rows_freed) % (2 * self.config.ring_rows)
+        span = 1 << position_bits(self.config)
+        self.lines_released += (released - self.lines_released) % span
         if self._read_before is not None:
             data = self.get("data")
             word = self._read_before
@@ -222,6 +226,13 @@ class _EngineBench(Bench):
             ),
             limit=limit,
         )
+        # Positions in the ring and in the stream agree at the end.
+        asked = self.deliveries
+        if (self.rows_freed, self.lines_released) != (asked.sent_rows, asked.sent_lines):
+            raise MismatchError(
+                f"{self.rows_freed} rows and {self.lines_released} lines are free again, not"
+                f" {asked.sent_rows} and {asked.sent_lines}"
+            )
 
 
 @cocotb.test()
@@ -290,6 +301,43 @@ async def full_queue(dut: object) -> None:
     bench.stopped = False
     await bench.finish(100_000 + count * core.p_max * core.fold)
     env.report("full", transactions=bench.compared, cycles=bench.cycle_count, seed=env.seed)
+
+
+@cocotb.test()
+async def full_ring(dut: object) -> None:
+    """The front begins when the ring holds all the lines it can: the farthest positions apart."""
+    env = Environment.get()
+    config = chip_of(env.config)
+    core = config.core
+    rng = np.random.default_rng(env.seed)
+    lines = config.memory.ring_lines
+    for last in (7, 8):
+        bench = _EngineBench(dut, env, env.seed, "steady")
+        await bench.reset()
+        await bench.fill_banks()
+        # Eight tiles of 63 planes are 512 lines and fill the ring; with 64 planes the last tile
+        # finds all rows it needs, but not all lines.
+        pieces = []
+        for number in range(lines // 512 * 8):
+            made = tile(core, rng, "plain", last if number % 8 == 7 else 8)
+            pieces.append(Piece([made], mix=number == 0))
+        bench.stopped = True
+        bench.send(pieces)
+        for _ in range(2 * lines):
+            await bench.cycle()
+        if bench.deliveries.frontier != bench.deliveries.sent_lines:
+            raise MismatchError("lines that were asked for have not arrived")
+        left = len(bench.ahead)
+        if (left == 0) != (last == 7):
+            raise MismatchError(f"{left} pieces found no room in a ring of {lines} lines")
+        bench.stopped = False
+        await bench.finish(100_000)
+        env.report(
+            f"full ring, {left} pieces wait",
+            transactions=bench.compared,
+            cycles=bench.cycle_count,
+            seed=env.seed,
+        )
 
 
 def bench_delivered(bench: _EngineBench) -> Callable[[], bool]:
