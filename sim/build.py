@@ -113,9 +113,16 @@ endmodule"""
 
 
 #: Amaranth gives every register and memory an initial value. Silicon has none: what a reset does
-#: not set is X in Icarus and random in Verilator.
+#: not set is X in Icarus and random in Verilator. Only what a read-only memory holds stays.
 _INITIAL_VALUE = re.compile(r"(?m)^(  reg (?:\[\d+:\d+\] )?\S+) = [^;]+;")
 _INITIAL_BLOCK = re.compile(r"(?ms)^  initial begin\n.*?^  end\n")
+_WRITABLE = re.compile(r"(?ms)^module (?!bsspec_rom_)\w+\(.*?^endmodule")
+
+
+def without_initial_values(verilog: str) -> str:
+    """Verilog text as silicon wakes up."""
+    verilog = _WRITABLE.sub(lambda module: _INITIAL_BLOCK.sub("", module[0]), verilog)
+    return _INITIAL_VALUE.sub(r"\1;", verilog)
 
 
 def simulation_arguments(simulator: str, seed: int) -> list[str]:
@@ -202,7 +209,7 @@ def compile_design(
         If the build fails; the message names the log.
     """
     version = simulator_version(simulator)
-    verilog = _INITIAL_BLOCK.sub("", _INITIAL_VALUE.sub(r"\1;", verilog))
+    verilog = without_initial_values(verilog)
     verilog = _MEMORY_END.sub(_COLLISION_CHECK, verilog)
     for module in hierarchical:
         verilog = re.sub(

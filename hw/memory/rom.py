@@ -13,6 +13,9 @@ from hw.library import Unique
 class Rom(Unique):
     """Fixed words with one synchronous read port, latency 1.
 
+    In Verilog the words are initial values of a memory that nothing writes: synthesis makes logic
+    of them, or a macro takes the module's place.
+
     Parameters
     ----------
     purpose : str

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from hw.control.processor import Processor
 from hw.emit import Emission, emit
 from sim import build
 from sim.registry import BENCHES, TINY
@@ -50,13 +51,27 @@ def test_every_port_is_public(core: Emission) -> None:
 
 def test_no_register_has_an_initial_value(core: Emission) -> None:
     text = core.verilog
-    bare = build._INITIAL_BLOCK.sub("", build._INITIAL_VALUE.sub(r"\1;", text))
+    bare = build.without_initial_values(text)
     assert len(re.findall(r"(?m)^  reg ", bare)) == len(re.findall(r"(?m)^  reg ", text))
     assert not re.search(r"(?m)^  reg .*=", bare)
     assert "initial" not in bare
     # Nothing else is gone.
     kept = [line for line in text.splitlines() if line.startswith(("  assign", "  always"))]
     assert [line for line in bare.splitlines() if line.startswith(("  assign", "  always"))] == kept
+
+
+def test_a_read_only_memory_keeps_its_words() -> None:
+    text = emit(TINY, Processor((5, 6, 7))).verilog
+    bare = build.without_initial_values(text)
+    assert bare.count("  initial begin") == 1
+    assert re.findall(r"(?m)^    words\[(\d+)\] = 53'h0*(\w+);", bare) == [
+        ("0", "5"),
+        ("1", "6"),
+        ("2", "7"),
+    ]
+    assert "rows[0] =" in text
+    assert "rows[0] =" not in bare
+    assert not re.search(r"(?m)^  reg .*=", bare)
 
 
 def test_every_memory_watches_its_rule(core: Emission) -> None:
