@@ -150,9 +150,9 @@ class ChipConfig:
     def staging_words(self) -> int:
         """Bank words at the end of a bank that attention stages in.
 
-        Four tiles of probabilities; the queries of two passes and the results of one.
+        Four tiles of probabilities; the queries and the results of two passes.
         """
-        return (STAGED_TILES + 3 * self.head_tiles_max) * TILE_WORDS
+        return (STAGED_TILES + 4 * self.head_tiles_max) * TILE_WORDS
 
     @property
     def staging(self) -> int:

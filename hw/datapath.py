@@ -61,6 +61,7 @@ class Datapath(Unique):
         Reads a word of all banks where nobody else does.
     m0_axi, m1_axi, ... : read channels of the ports
     plane_read : a plane is read for the array in this cycle
+    waits_for_memory, waits_for_tile, waits_for_results : of :class:`~hw.issue.engine.Engine`
     settled : all works have come to their ends, all words are in the banks
     keys_idle : no keys are on their way, closed blocks included
     error, refused, overflow, clear
@@ -105,6 +106,9 @@ class Datapath(Unique):
             "other_granted": Out(1),
             "data": Out(words),
             "plane_read": Out(1),
+            "waits_for_memory": Out(1),
+            "waits_for_tile": Out(1),
+            "waits_for_results": Out(1),
             "settled": Out(1),
             "keys_idle": Out(1),
             "error": Out(1),
@@ -160,6 +164,9 @@ class Datapath(Unique):
             dma.stop.eq(self.stop),
             self.error.eq(dma.error),
             self.plane_read.eq(engine.plane_read),
+            self.waits_for_memory.eq(engine.waits_for_memory),
+            self.waits_for_tile.eq(engine.waits_for_tile),
+            self.waits_for_results.eq(engine.waits_for_results),
             keys.open_read.eq(engine.open_read),
             keys.open_row.eq(engine.open_row),
             engine.open_plane.eq(keys.open_plane),

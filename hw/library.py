@@ -17,6 +17,7 @@ from amaranth.hdl import (
     Fragment,
     Instance,
     Module,
+    ResetInserter,
     ResetSignal,
     Signal,
     Value,
@@ -133,9 +134,16 @@ def packed(shape: Any, *, name: str, **kwargs: Any) -> Any:
 
 
 def instantiate(
-    m: Module, name: str, component_class: type[Unique], *args: Any, **kwargs: Any
+    m: Module,
+    name: str,
+    component_class: type[Unique],
+    *args: Any,
+    reset: Value | None = None,
+    **kwargs: Any,
 ) -> Any:
     """Places a component into ``m`` as instance ``name`` and returns its interface.
+
+    ``reset`` resets it too, beside the domain's own reset.
 
     Under an active :class:`Library` the component is made and emitted once, and this is an
     instance of its module; without one (Amaranth's own simulator) it is made and becomes a
@@ -145,7 +153,7 @@ def instantiate(
     library = _active.get()
     if library is None:
         component = component_class(*args, **kwargs)
-        m.submodules[name] = component
+        m.submodules[name] = component if reset is None else ResetInserter(reset)(component)
         return component
     component = library.get(component_class, *args, **kwargs)
     library.add(component)
@@ -162,6 +170,6 @@ def instantiate(
         ports[("i_" if member.flow == In else "o_") + port] = Value.cast(value)
     if component.sequential:
         ports["i_clk"] = ClockSignal()
-        ports["i_rst"] = ResetSignal()
+        ports["i_rst"] = ResetSignal() if reset is None else ResetSignal() | reset
     m.submodules[name] = Instance(component.module_name, **ports)
     return interface

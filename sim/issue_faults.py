@@ -72,8 +72,8 @@ ISSUE_FAULTS: list[Fault] = [
         ),
         (
             "a plane is overwritten while it waits",
-            "arrived & (~valid | self.planes.ready)",
-            "arrived",
+            "moves.eq(self.pieces.valid & arrived & (~valid | self.planes.ready))",
+            "moves.eq(self.pieces.valid & arrived)",
         ),
     ),
     *faults_of(
@@ -137,13 +137,13 @@ ISSUE_FAULTS: list[Fault] = [
         ),
         (
             "rows that take no part are written",
-            "Mux(leaves, self.rows[row], each.staged_valid)",
-            "Mux(leaves, 1, each.staged_valid)",
+            "Mux(attends, pass_rows[row], self.rows[row])",
+            "Mux(attends, pass_rows[row], 1)",
         ),
         ("padded columns may win", "(column + i < job.columns)", "(column + i < 64)"),
         (
             "a tile's words have one target",
-            "targets.head.next + self._place(written, kind)",
+            "targets.head.next + self._place(number, kind)",
             "targets.head.next",
         ),
         (
@@ -258,11 +258,6 @@ ISSUE_FAULTS: list[Fault] = [
         ("a matrix leaves its offset behind", "n.eq(0), offset.eq(0)", "n.eq(0)"),
         ("gates and ups are apart", "Mux(silu, n >> 1, n)", "n"),
         ("padded columns in every tile", "Mux(last_tile, matrix.columns, TILE)", "matrix.columns"),
-        (
-            "the ring's place starts anew with a matrix",
-            "plane_place.eq(plane_place + planes)",
-            "plane_place.eq(planes)",
-        ),
     ),
     *faults_of(
         "datapath",

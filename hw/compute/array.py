@@ -58,6 +58,9 @@ class Array(Unique):
     status : sticky bits of :data:`~hw.compute.layouts.STATUS`
     clear : clears ``status``
     idle : nothing is on its way: no tile begun, no result waiting
+    waits_for_tile, waits_for_results
+        A plane is offered, and not taken: its tile's activations are not there; results have no
+        room.
     """
 
     module_name = "bsspec_array"
@@ -78,6 +81,8 @@ class Array(Unique):
                 "status": Out(STATUS),
                 "clear": In(1),
                 "idle": Out(1),
+                "waits_for_tile": Out(1),
+                "waits_for_results": Out(1),
             }
         )
 
@@ -213,5 +218,10 @@ class Array(Unique):
 
         filling = Signal()
         m.d.comb += filling.eq(Cat(feed.fill_group != 0, feed.ready, waiting).any())
-        m.d.comb += self.idle.eq(~filling & sequencer.idle & results.idle)
+        waits = self.planes.valid & ~self.planes.ready
+        m.d.comb += [
+            self.idle.eq(~filling & sequencer.idle & results.idle),
+            self.waits_for_tile.eq(waits & ~sequencer.active),
+            self.waits_for_results.eq(waits & sequencer.active),
+        ]
         return m

@@ -35,6 +35,7 @@ class Sequencer(Unique):
     acc_* : to the accumulators; ``result`` marks rows that go to the result buffer,
         ``result_job`` says whose they are, ``result_slice`` which slice of the column group
     idle : no plane is on its way
+    active : a tile is begun and more of its planes are to come
     refused : ``next_tile`` was started and asked for what the configuration does not have; its
         plane count was clamped to 5 .. p_max, its context to an existing one
     """
@@ -65,6 +66,7 @@ class Sequencer(Unique):
                 "result": Out(1),
                 "result_job": Out(job_layout(config)),
                 "idle": Out(1),
+                "active": Out(1),
                 "refused": Out(1),
                 "context": Out(config.context_bits),
             }
@@ -104,6 +106,7 @@ class Sequencer(Unique):
             # Not by way of ``accepted``: whether there is room does not matter to a first plane.
             self.start.eq(self.plane_valid & self.next_ready & ~active),
             self.reserve.eq(accepted & group_ends & job.tile.last),
+            self.active.eq(active),
         ]
         with m.If(active):
             m.d.comb += self.plane_ready.eq(~group_ends | ~job.tile.last | self.room)

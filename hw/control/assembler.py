@@ -180,6 +180,8 @@ class Word(Expr):
         """The word behind it by so many."""
         if isinstance(index, int):
             return Word(self.place, self.offset + index)
+        if isinstance(self.place, Constant):
+            return Word(index, self.offset + self.place.value)
         return Word(self.place + index, self.offset)
 
 
@@ -337,9 +339,7 @@ class Program:
 
     def _branch(self, condition: Condition, label: Label) -> None:
         a = self._value(condition.a)
-        small = (
-            isinstance(condition.b, Constant) and 0 <= condition.b.value < 1 << BRANCH_BITS
-        )
+        small = isinstance(condition.b, Constant) and 0 <= condition.b.value < 1 << BRANCH_BITS
         if small:
             assert isinstance(condition.b, Constant)
             constant = condition.b.value << TARGET_BITS

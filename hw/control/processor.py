@@ -104,8 +104,7 @@ class Processor(Unique):
         is_op = {each: Signal(name=f"is_{each.name.lower()}") for each in Op}
         m.d.comb += [signal.eq(op == each) for each, signal in is_op.items()]
         branches = Cat(
-            is_op[each]
-            for each in (Op.IF_EQUAL, Op.IF_DIFFERENT, Op.IF_BELOW, Op.IF_NOT_BELOW)
+            is_op[each] for each in (Op.IF_EQUAL, Op.IF_DIFFERENT, Op.IF_BELOW, Op.IF_NOT_BELOW)
         ).any()
         a, second, b = Signal(WORD_BITS), Signal(WORD_BITS), Signal(WORD_BITS)
         m.d.comb += [
@@ -130,9 +129,7 @@ class Processor(Unique):
             scratch.read_enable.eq(running & load_waits & in_scratch),
             scratch.read_row.eq(address),
             store_waits.eq(is_op[Op.STORE] & in_scratch & self.scratch_write),
-            scratch.write_enable.eq(
-                self.scratch_write | (running & is_op[Op.STORE] & in_scratch)
-            ),
+            scratch.write_enable.eq(self.scratch_write | (running & is_op[Op.STORE] & in_scratch)),
             scratch.write_row.eq(Mux(self.scratch_write, self.scratch_row, address)),
             scratch.write_data.eq(Mux(self.scratch_write, self.scratch_data, second)),
         ]

@@ -39,11 +39,14 @@ class Engine(Unique):
     freed, released : as in :class:`~hw.issue.planes.PlaneReader`
     plane_read : a plane is read for the array in this cycle
     open_* : the open keys' planes: read port, and whether they are complete
-    mix, go, rises, mix_taken, mix_ends, written, writing, write_next, gates : as in :class:`~hw.issue.front.TileFront`
+    mix, go, rises, mix_taken, mix_ends, written, writing, write_next, gates
+        As in :class:`~hw.issue.front.TileFront`.
     scales : stream of :func:`~hw.compute.layouts.scales_layout`, for scaled tiles
     results : stream of :func:`~hw.compute.layouts.results_layout`
     other_*, front_read, data, write_* : as in :class:`~hw.memory.banks.UnifiedBuffer`
     status, clear : of the array
+    waits_for_memory, waits_for_tile, waits_for_results
+        Why the array takes no plane: there is none; :class:`~hw.compute.array.Array`.
     idle : no piece waits and nothing is in the array
     """
 
@@ -90,6 +93,9 @@ class Engine(Unique):
                 "write_enable": In(core.t_m),
                 "write_word": In(data.ArrayLayout(unsigned(config.word_bits), core.t_m)),
                 "write_data": In(words),
+                "waits_for_memory": Out(1),
+                "waits_for_tile": Out(1),
+                "waits_for_results": Out(1),
                 "status": Out(STATUS),
                 "clear": In(1),
                 "idle": Out(1),
@@ -171,6 +177,9 @@ class Engine(Unique):
             front.gates.eq(self.gates),
             self.mix_taken.eq(front.mix_taken),
             self.mix_ends.eq(front.mix_ends),
+            self.waits_for_memory.eq(planes.waits),
+            self.waits_for_tile.eq(array.waits_for_tile),
+            self.waits_for_results.eq(array.waits_for_results),
             self.status.eq(array.status),
             array.clear.eq(self.clear),
         ]

@@ -42,6 +42,8 @@ class PlaneReader(Unique):
         may be written again.
     open_ready
         The open keys of the next piece that is ``opened`` are complete.
+    waits
+        A plane is due, and not there.
     """
 
     module_name = "bsspec_plane_reader"
@@ -60,6 +62,7 @@ class PlaneReader(Unique):
                 "plane": In(_PLANE_BITS),
                 "open_plane": In(_PLANE_BITS),
                 "open_ready": In(1),
+                "waits": Out(1),
                 "planes": Out(stream.Signature(plane_layout(config.core))),
                 "freed": Out(self.row_bits + 1),
                 "released": Out(position_bits(config)),
@@ -96,6 +99,7 @@ class PlaneReader(Unique):
         m.d.comb += [
             moves.eq(self.pieces.valid & arrived & (~valid | self.planes.ready)),
             self.read.eq(moves),
+            self.waits.eq(self.pieces.valid & ~arrived & (~valid | self.planes.ready)),
             self.opened.eq(piece.opened),
             self.row.eq(Mux(piece.opened, 0, base) + row),
             last_plane.eq(plane == piece.p - 1),

@@ -241,7 +241,7 @@ class Epilogue(Unique):
                 & (~from_results | self.results.valid)
                 & (~from_words | have)
                 & ((job.op != Op.NORM) | self.weights.valid)
-                & (~is_setup | pass_ready)
+                & (~is_setup | ~first | pass_ready)
             ),
             enters.eq(offered & ready),
             self.begun.eq(enters & first),
@@ -310,7 +310,9 @@ class Epilogue(Unique):
                 each.eps.eq(self.eps),
                 each.clear.eq(self.clear),
                 # What leaves in lockstep goes first; probabilities wait.
-                self.write_enable[row].eq(Mux(leaves, Mux(attends, pass_rows[row], self.rows[row]), each.staged_valid)),
+                self.write_enable[row].eq(
+                    Mux(leaves, Mux(attends, pass_rows[row], self.rows[row]), each.staged_valid)
+                ),
                 self.write_word[row].eq(Mux(leaves, next_word, config.staging + each.staged_word)),
                 self.write_data[row].eq(Mux(leaves, each.leaving, each.staged)),
                 each.staged_ready.eq(~leaves),

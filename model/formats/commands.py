@@ -29,6 +29,8 @@ SEGMENTS = 6
 END_IDS = 4
 #: Positions of the open keys of a head that memory keeps: a ring.
 OPEN_ROWS = 128
+#: Most tokens of a vocabulary.
+VOCABULARY_MAX = 1 << 18
 #: Lines of a trace entry: a header of 16 words, then the drafted tokens.
 TRACE_LINES = 4
 

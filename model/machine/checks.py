@@ -14,6 +14,7 @@ from model.formats.commands import (
     OPEN_ROWS,
     SEGMENTS,
     STEP_OPCODES,
+    VOCABULARY_MAX,
     Epilogue,
     Opcode,
     Region,
@@ -99,7 +100,7 @@ def check_model(fields: Fields, state: State) -> None:
         "group": (1, min(shape.t_m, 255)),
         "head_tiles": (1, shape.head_tiles_max),
         "capacity": (TILE_K, shape.max_k),
-        "vocabulary": (1, (1 << 32) - 1),
+        "vocabulary": (1, VOCABULARY_MAX),
     }
     for name, (low, high) in limits.items():
         need(low <= fields[name] <= high, Status.SHAPE, f"{name} {fields[name]}")

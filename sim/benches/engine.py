@@ -11,8 +11,8 @@ import cocotb
 import numpy as np
 
 from hw.compute import layouts
-from hw.issue.engine import Engine, pieces_waiting
-from hw.issue.pieces import position_bits
+from hw.issue.engine import Engine
+from hw.issue.pieces import pieces_waiting, position_bits
 from model.formats.commands import BANK_WORD
 from sim import words
 from sim.chips import chip_of

@@ -114,7 +114,8 @@ class _WalkerBench(Bench):
             columns = matrix["columns"] if last else 64
             job = {"op": Op.LOGITS, "columns": columns, "barrier": 0}
         elif matrix["epilogue"] == Epilogue.RESIDUAL:
-            job = {"op": Op.RESIDUAL, "source": at, "target": at, "tap": matrix["tap"], "barrier": int(n == 0)}
+            job = {"op": Op.RESIDUAL, "source": at, "target": at, "barrier": int(n == 0)}
+            job["tap"] = matrix["tap"]
         elif matrix["epilogue"] == Epilogue.SILU_UP:
             half = matrix["target"] + 4 * (n // 2)
             job = {"op": Op.UP, "target": half} if n % 2 else {"op": Op.GATE}
