@@ -51,9 +51,9 @@ class MachineShape:
     def staging_words(self) -> int:
         """Words at the end of a bank that belong to attention.
 
-        Four tiles of probabilities; the queries of two passes and the results of one.
+        Four tiles of probabilities; the queries and the results of two passes.
         """
-        return (4 + 3 * self.head_tiles_max) * TILE_K // BANK_WORD
+        return (4 + 4 * self.head_tiles_max) * TILE_K // BANK_WORD
 
     @property
     def usable_words(self) -> int:

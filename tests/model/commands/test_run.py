@@ -76,7 +76,7 @@ def test_image_of_another_day(folder: Path, capsys: Capture, tmp_path: Path) -> 
     shown = capsys.readouterr().out
     assert "WEIGHTS" in shown
     assert "epilogue SILU_UP" in shown
-    assert "bank words of a row: 52 of 216 (x 4, side 16, wide 32)" in shown
+    assert "bank words of a row: 52 of 208 (x 4, side 16, wide 32)" in shown
     again = run(capsys, folder, "--prompt", "!", "--image", str(tmp_path))
     assert again["tokens"] == run(capsys, folder, "--prompt", "!", *sizes)["tokens"]
     other = dataclasses.replace(TINY, rope_base=5000.0)
@@ -90,7 +90,7 @@ def test_sizes_of_a_paper_model_need_no_weights(capsys: Capture) -> None:
     assert main(["image", "Llama-3.1-8B", "--chip", "paper", "--sequences", "4"]) == 0
     shown = capsys.readouterr().out
     assert "8,560,001,024" in shown
-    assert "1408 of 1752" in shown
+    assert "1408 of 1744" in shown
 
 
 def test_tables_of_a_run(folder: Path, capsys: Capture) -> None:

@@ -184,7 +184,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"ff_width": 100}, {}, "ff_width must be a multiple of 64, not 100"),
     ({"head_width": 80}, {}, "head_width must be 64 or 128, not 80"),
     ({"heads": 18, "kv_heads": 2}, {}, "heads / kv_heads must be at most t_m = 8, not 18 / 2"),
-    ({"ff_width": 8192}, {}, "a row must fit 472 bank words, not 528: 4 of x, 12 of its norm"),
+    ({"ff_width": 8192}, {}, "a row must fit 464 bank words, not 528: 4 of x, 12 of its norm"),
     ({}, {"capacity": 100}, "capacity must be a multiple of 64 up to 576"),
     ({}, {"capacity": 640}, "capacity must be a multiple of 64 up to 576 .*, not 640"),
     ({}, {"sequences": 9}, "sequences must be in 1..8, not 9"),
