@@ -27,6 +27,7 @@ from hw.compute.sequencer import Sequencer
 from hw.compute.subarray import Subarray
 from hw.config import PRESETS, Config
 from hw.control.matrix import MatrixWalker
+from hw.control.processor import Processor
 from hw.control.window import RegisterWindow
 from hw.datapath import Datapath
 from hw.issue.engine import Engine
@@ -50,6 +51,7 @@ from hw.transfers.loader import Loader
 from hw.transfers.mover import Mover
 from sim.axi import memory_of
 from sim.chips import chip_of
+from sim.processor_programs import self_test
 
 TINY, SMALL, PAPER = (PRESETS[name] for name in ("tiny", "small", "paper"))
 #: Two rows of ``paper``: fold 1, where every cycle of the pipeline is in use.
@@ -352,6 +354,12 @@ BENCHES = {
             "register_window",
             lambda config: RegisterWindow(chip_of(config)),
             "the host's registers: both sides at once, every offset, every refusal, moods",
+            full=(TINY, SMALL, PAPER),
+        ),
+        BenchSpec(
+            "processor",
+            lambda config: Processor(self_test(config.name)),
+            "the control processor: random programs cycle by cycle, ports that wait, resets",
             full=(TINY, SMALL, PAPER),
         ),
         BenchSpec(

@@ -25,6 +25,9 @@ OP_BITS = 5
 INSTRUCTION_BITS = OP_BITS + 3 * REGISTER_BITS + 1 + IMMEDIATE_BITS
 #: Factors of MUL.
 FACTOR_BITS = (32, 18)
+#: Bits of a place in memory, and of the number of a port.
+ADDRESS_BITS = 11
+PORT_BITS = 8
 
 #: Registers of expressions; of variables; the return address.
 _TEMPORARIES = range(1, 12)
@@ -33,19 +36,24 @@ _LINK = 31
 
 
 class Op(enum.IntEnum):
-    """Operations. B is the second source: a register or the constant."""
+    """Operations. A and the second register are sources; B is that register or the constant.
 
-    #: target = A + B, and so on.
+    Register 0 is 0, whatever is written to it.
+    """
+
+    #: target = A + B, and so on, modulo 2**48.
     ADD = 0
     SUB = 1
     AND = 2
     OR = 3
+    #: By the low 6 bits of B.
     SHL = 4
     SHR = 5
-    #: Of the low bits: :data:`FACTOR_BITS`.
+    #: Of the low bits of both: :data:`FACTOR_BITS`.
     MUL = 6
     MIN = 7
-    #: target = memory[A + constant]; memory[A + constant] = second register.
+    #: target = memory[A + constant]; memory[A + constant] = second register. The low bits of a sum
+    #: say which word, or which port: :data:`ADDRESS_BITS`, :data:`PORT_BITS`.
     LOAD = 8
     STORE = 9
     #: target = port[A + constant]; port[constant] = second register.
@@ -61,10 +69,24 @@ class Op(enum.IntEnum):
     RETURN = 17
 
 
-class Label:
-    """A place in the program."""
+_BRANCHES = (Op.IF_EQUAL, Op.IF_DIFFERENT, Op.IF_BELOW, Op.IF_NOT_BELOW)
+#: Bits of a constant, where not all of them would count.
+_CONSTANT_BITS = {
+    Op.SHL: (WORD_BITS - 1).bit_length(),
+    Op.SHR: (WORD_BITS - 1).bit_length(),
+    Op.MUL: FACTOR_BITS[1],
+    Op.LOAD: ADDRESS_BITS,
+    Op.STORE: ADDRESS_BITS,
+    Op.IN: PORT_BITS,
+    Op.OUT: PORT_BITS,
+}
 
-    def __init__(self) -> None:
+
+class Label:
+    """A place in the program; its name is for messages."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
         self.place: int | None = None
 
 
@@ -82,12 +104,17 @@ class Instruction:
     def word(self) -> int:
         """As the processor reads it."""
         constant = self.constant or 0
+        bits = _CONSTANT_BITS.get(self.op, IMMEDIATE_BITS)
+        if not 0 <= constant < 1 << bits:
+            raise ValueError(
+                f"a constant of {self.op.name} must have {bits} bits, not {constant:#x}"
+            )
         if self.label is not None:
             if self.label.place is None:
-                raise ValueError("a label has no place")
+                raise ValueError(f"a label {self.label.name!r} has no place")
+            if self.label.place >> TARGET_BITS:
+                raise ValueError(f"a label {self.label.name!r} is behind the last instruction")
             constant |= self.label.place
-        if not 0 <= constant < 1 << IMMEDIATE_BITS:
-            raise ValueError(f"a constant must have {IMMEDIATE_BITS} bits, not {constant:#x}")
         uses = self.constant is not None
         word = int(self.op)
         at = OP_BITS
@@ -201,6 +228,9 @@ class Condition:
     a: Expr
     b: Expr
 
+    def __bool__(self) -> bool:
+        raise TypeError("a condition is not known before the program runs: if_ or while_ take it")
+
     def opposite(self) -> Condition:
         """Holds where this one does not."""
         return Condition(Op(self.op ^ 1), self.a, self.b)
@@ -229,6 +259,7 @@ class Program:
     _limit: int = 0
     _free: list[int] = field(default_factory=lambda: list(_TEMPORARIES))
     _breaks: list[Label] = field(default_factory=list)
+    _in_leaf: bool = False
 
     # Places of numbers ---------------------------------------------------------------------------
 
@@ -339,9 +370,7 @@ class Program:
 
     def _branch(self, condition: Condition, label: Label) -> None:
         a = self._value(condition.a)
-        small = isinstance(condition.b, Constant) and 0 <= condition.b.value < 1 << BRANCH_BITS
-        if small:
-            assert isinstance(condition.b, Constant)
+        if isinstance(condition.b, Constant) and 0 <= condition.b.value < 1 << BRANCH_BITS:
             constant = condition.b.value << TARGET_BITS
             self.emit(condition.op, a=a, constant=constant, label=label)
         else:
@@ -403,26 +432,34 @@ class Program:
 
     def leave(self, *conditions: Condition) -> None:
         """Leaves the innermost loop where all conditions hold."""
+        if not self._breaks:
+            raise ValueError("there is no loop to leave")
         with self.if_(*conditions):
             self.jump(self._breaks[-1])
 
     @contextlib.contextmanager
     def function(self, name: str, *, leaf: bool = False) -> Iterator[None]:
         """A function without arguments. Only a ``leaf`` calls none; none calls itself."""
-        label = self._functions.setdefault(name, Label())
+        label = self._functions.setdefault(name, Label(name))
+        if label.place is not None:
+            raise ValueError(f"there are two functions {name!r}")
         self.place(label)
         self.names[len(self.code)] = name
         kept = None if leaf else self.words()
         if kept is not None:
             self.set(kept, Register(_LINK))
+        self._in_leaf = leaf
         yield
+        self._in_leaf = False
         if kept is not None:
             self.set(Register(_LINK), kept)
         self.emit(Op.RETURN, a=_LINK)
 
     def call(self, name: str) -> None:
         """Calls a function, which may come later."""
-        label = self._functions.setdefault(name, Label())
+        if self._in_leaf:
+            raise ValueError(f"a leaf calls {name!r}")
+        label = self._functions.setdefault(name, Label(name))
         self.emit(Op.CALL, target=_LINK, label=label, constant=0)
 
     def listing(self) -> str:
@@ -431,7 +468,8 @@ class Program:
         for place, each in enumerate(self.code):
             if place in self.names:
                 lines.append(f"{self.names[place]}:")
-            constant = "" if each.constant is None else f" #{each.constant:#x}"
+            shift = TARGET_BITS if each.op in _BRANCHES else 0
+            constant = "" if each.constant is None else f" #{each.constant >> shift:#x}"
             label = "" if each.label is None else f" ->{each.label.place}"
             lines.append(
                 f"{place:5} {each.op.name:14} r{each.target} r{each.a} r{each.b}{constant}{label}"

@@ -6,6 +6,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from hw.control.assembler import (
+    ADDRESS_BITS,
     FACTOR_BITS,
     IMMEDIATE_BITS,
     INSTRUCTION_BITS,
@@ -16,6 +17,7 @@ from hw.control.assembler import (
     WORD_BITS,
     Op,
 )
+from hw.control.assembler import PORT_BITS as PORT_BITS
 from hw.library import Unique, instantiate
 from hw.memory.ram import Ram
 from hw.memory.rom import Rom
@@ -23,16 +25,16 @@ from hw.memory.rom import Rom
 #: Words of the window of registers, and of the scratch memory behind it.
 WINDOW_WORDS = 1024
 SCRATCH_WORDS = 1024
-_ADDRESS_BITS = (WINDOW_WORDS + SCRATCH_WORDS - 1).bit_length()
-#: Width of the number of a port.
-PORT_BITS = 8
+assert WINDOW_WORDS + SCRATCH_WORDS == 1 << ADDRESS_BITS
 
 
 class Processor(Unique):
     """Runs a program that never ends, an instruction a cycle.
 
     A load takes two cycles; an instruction that gives a number to a port waits until the port takes
-    it. Memory is the window (words of 32 bits), then the scratch memory.
+    it, one that stores into the scratch memory until nobody else writes there. Memory is the window
+    (words of 32 bits), then the scratch memory. Registers and scratch memory begin with anything.
+    The first instruction is in work in the second cycle after a reset.
 
     Parameters
     ----------
@@ -44,7 +46,8 @@ class Processor(Unique):
     window_read, window_write, window_row, window_data, window_written
         Port of the registers: ``window_data`` is there in the cycle behind a read, and held.
     scratch_write, scratch_row, scratch_data
-        Somebody else writes the scratch memory; goes first.
+        Somebody else writes the scratch memory; goes first. Not the word that the program reads in
+        the same cycle.
     out_valid, out_port, out_data, out_ready
         A number for a port; taken where both are 1.
     in_port, in_data
@@ -115,7 +118,7 @@ class Processor(Unique):
         ]
 
         # Memory: bit 10 of an address says which.
-        address = Signal(_ADDRESS_BITS)
+        address = Signal(ADDRESS_BITS)
         in_scratch = address[-1]
         loaded = Signal()
         load_waits, store_waits = Signal(), Signal()
