@@ -1,4 +1,4 @@
-"""Deliberate faults in what the host reaches: the register window."""
+"""Deliberate faults in what the host reaches, and in the control processor."""
 
 from __future__ import annotations
 
@@ -149,6 +149,103 @@ CONTROL_FAULTS: list[Fault] = [
             "a 64-bit base has one mask",
             "allowed >> WORD_BITS * (place % words)",
             "allowed",
+        ),
+    ),
+    *faults_of(
+        "processor",
+        "control/processor.py",
+        (
+            "a load is over before its word is there",
+            "load_waits.eq(is_op[Op.LOAD] & ~loaded)",
+            "load_waits.eq(is_op[Op.LOAD] & in_scratch & ~loaded)",
+        ),
+        (
+            "a load reads twice",
+            "self.window_read.eq(running & load_waits & ~in_scratch)",
+            "self.window_read.eq(running & is_op[Op.LOAD] & ~in_scratch)",
+        ),
+        (
+            "a store gets lost where somebody else writes",
+            "~load_waits & ~store_waits & (",
+            "~load_waits & (",
+        ),
+        (
+            "stores into the window wait for the scratch memory",
+            "store_waits.eq(is_op[Op.STORE] & in_scratch & self.scratch_write)",
+            "store_waits.eq(is_op[Op.STORE] & self.scratch_write)",
+        ),
+        (
+            "a store goes before somebody else's word",
+            "scratch.write_data.eq(Mux(self.scratch_write, self.scratch_data, second))",
+            "scratch.write_data.eq(Mux(is_op[Op.STORE], second, self.scratch_data))",
+        ),
+        (
+            "a store ends up in window and scratch memory",
+            "self.scratch_write | (running & is_op[Op.STORE] & in_scratch)",
+            "self.scratch_write | (running & is_op[Op.STORE])",
+        ),
+        (
+            "words of the scratch memory have 32 bits",
+            'purpose="scratch", width=WORD_BITS',
+            'purpose="scratch", width=32',
+        ),
+        (
+            "an instruction runs before it is read",
+            "self.out_valid.eq(running & is_op[Op.OUT])",
+            "self.out_valid.eq(is_op[Op.OUT])",
+        ),
+        (
+            "a number is given although the port does not take it",
+            "(~is_op[Op.OUT] | self.out_ready)",
+            "1",
+        ),
+        (
+            "register 0 can be written",
+            "Mux(fields[1] == 0, 0, registers[fields[1]])",
+            "registers[fields[1]]",
+        ),
+        (
+            "register 0 can be stored",
+            "Mux(fields[2] == 0, 0, registers[fields[2]])",
+            "registers[fields[2]]",
+        ),
+        (
+            "branches compare with the place they go to",
+            "Mux(branches, constant >> TARGET_BITS, constant)",
+            "constant",
+        ),
+        ("less or equal", "(a < b) ^ is_op[Op.IF_NOT_BELOW]", "(a <= b) ^ is_op[Op.IF_NOT_BELOW]"),
+        ("shifts by five bits", "a << b[:6]", "a << b[:5]"),
+        ("long shifts right are cut", "a >> b[:6]", "a >> b[:5]"),
+        ("factors are cut", "b[: FACTOR_BITS[1]]", "b[: FACTOR_BITS[1] - 1]"),
+        ("the larger one", "Mux(a < b, a, b)", "Mux(a > b, a, b)"),
+        ("a call returns to itself", "Op.CALL: place + 1", "Op.CALL: place"),
+        (
+            "the first instruction is skipped",
+            "rom.read_enable.eq(ends | ~running)",
+            "rom.read_enable.eq(ends)",
+        ),
+        (
+            "ports have no index",
+            "self.in_port.eq(a + constant)",
+            "self.in_port.eq(constant)",
+        ),
+        (
+            "waiting instructions write their results",
+            "            with m.If(writes):\n",
+            "        with m.If(running & writes & ~is_op[Op.IN]):\n"
+            "            m.d.sync += registers[fields[0]].eq(result)\n"
+            "        with m.If(ends):\n"
+            "            with m.If(writes):\n",
+        ),
+    ),
+    *faults_of(
+        "processor",
+        "memory/rom.py",
+        (
+            "the next word is read without being asked for",
+            "read.en.eq(self.read_enable)",
+            "read.en.eq(1)",
         ),
     ),
 ]
