@@ -53,12 +53,21 @@ class Processor(Unique):
     in_port, in_data
         The number of a port, in the same cycle.
     place : of the instruction in work, for traces
+
+    Raises
+    ------
+    ValueError
+        If the program is empty or too long, or a word of it does not fit.
     """
 
     module_name = "bsspec_processor"
     label = "control: processor"
 
     def __init__(self, program: tuple[int, ...]) -> None:
+        if not 0 < len(program) <= 1 << TARGET_BITS:
+            raise ValueError(f"program must be 1 to {1 << TARGET_BITS} words, not {len(program)}")
+        if any(not 0 <= word < 1 << INSTRUCTION_BITS for word in program):
+            raise ValueError(f"program must be words of {INSTRUCTION_BITS} bits")
         self.program = program
         super().__init__(
             {
