@@ -8,237 +8,68 @@ Numbers are unsigned and have :data:`WORD_BITS` bits.
 from __future__ import annotations
 
 import contextlib
-import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-#: Bits of a register.
-WORD_BITS = 48
-#: Bits of a constant in an instruction, of one in a branch, of the place of an instruction.
-IMMEDIATE_BITS = 32
-TARGET_BITS = 12
-BRANCH_BITS = IMMEDIATE_BITS - TARGET_BITS
-REGISTERS = 32
-REGISTER_BITS = 5
-OP_BITS = 5
-#: Bits of an instruction: operation, target, two sources, whether the second one is a constant.
-INSTRUCTION_BITS = OP_BITS + 3 * REGISTER_BITS + 1 + IMMEDIATE_BITS
-#: Factors of MUL.
-FACTOR_BITS = (32, 18)
-#: Bits of a place in memory, and of the number of a port.
-ADDRESS_BITS = 11
-PORT_BITS = 8
+from hw.control.expressions import (
+    Binary,
+    Condition,
+    Constant,
+    Expr,
+    Port,
+    Register,
+    Word,
+    expr,
+)
+from hw.control.instructions import (
+    ADDRESS_BITS,
+    BRANCH_BITS,
+    BRANCHES,
+    FACTOR_BITS,
+    IMMEDIATE_BITS,
+    INSTRUCTION_BITS,
+    OP_BITS,
+    PORT_BITS,
+    REGISTER_BITS,
+    REGISTERS,
+    TARGET_BITS,
+    WORD_BITS,
+    Instruction,
+    Label,
+    Op,
+)
+
+#: All that a program is written with is found here.
+__all__ = [
+    "ADDRESS_BITS",
+    "BRANCH_BITS",
+    "FACTOR_BITS",
+    "IMMEDIATE_BITS",
+    "INSTRUCTION_BITS",
+    "OP_BITS",
+    "PORT_BITS",
+    "REGISTERS",
+    "REGISTER_BITS",
+    "TARGET_BITS",
+    "WORD_BITS",
+    "Binary",
+    "Condition",
+    "Constant",
+    "Expr",
+    "Instruction",
+    "Label",
+    "Op",
+    "Port",
+    "Program",
+    "Register",
+    "Word",
+    "expr",
+]
 
 #: Registers of expressions; of variables; the return address.
 _TEMPORARIES = range(1, 12)
 _VARIABLES = range(12, 31)
 _LINK = 31
-
-
-class Op(enum.IntEnum):
-    """Operations. A and the second register are sources; B is that register or the constant.
-
-    Register 0 is 0, whatever is written to it.
-    """
-
-    #: target = A + B, and so on, modulo 2**48.
-    ADD = 0
-    SUB = 1
-    AND = 2
-    OR = 3
-    #: By the low 6 bits of B.
-    SHL = 4
-    SHR = 5
-    #: Of the low bits of both: :data:`FACTOR_BITS`.
-    MUL = 6
-    MIN = 7
-    #: target = memory[A + constant]; memory[A + constant] = second register. The low bits of a sum
-    #: say which word, or which port: :data:`ADDRESS_BITS`, :data:`PORT_BITS`.
-    LOAD = 8
-    STORE = 9
-    #: target = port[A + constant]; port[constant] = second register.
-    IN = 10
-    OUT = 11
-    #: Go to the low bits of the constant if A ? B; the constant B is its upper bits.
-    IF_EQUAL = 12
-    IF_DIFFERENT = 13
-    IF_BELOW = 14
-    IF_NOT_BELOW = 15
-    #: target = place of the next instruction, go to the constant; go to A.
-    CALL = 16
-    RETURN = 17
-
-
-_BRANCHES = (Op.IF_EQUAL, Op.IF_DIFFERENT, Op.IF_BELOW, Op.IF_NOT_BELOW)
-#: Bits of a constant, where not all of them would count.
-_CONSTANT_BITS = {
-    Op.SHL: (WORD_BITS - 1).bit_length(),
-    Op.SHR: (WORD_BITS - 1).bit_length(),
-    Op.MUL: FACTOR_BITS[1],
-    Op.LOAD: ADDRESS_BITS,
-    Op.STORE: ADDRESS_BITS,
-    Op.IN: PORT_BITS,
-    Op.OUT: PORT_BITS,
-}
-
-
-class Label:
-    """A place in the program; its name is for messages."""
-
-    def __init__(self, name: str = "") -> None:
-        self.name = name
-        self.place: int | None = None
-
-
-@dataclass
-class Instruction:
-    """One instruction; ``label`` is added to the constant when all places are known."""
-
-    op: Op
-    target: int = 0
-    a: int = 0
-    b: int = 0
-    constant: int | None = None
-    label: Label | None = None
-
-    def word(self) -> int:
-        """As the processor reads it."""
-        constant = self.constant or 0
-        bits = _CONSTANT_BITS.get(self.op, IMMEDIATE_BITS)
-        if not 0 <= constant < 1 << bits:
-            raise ValueError(
-                f"a constant of {self.op.name} must have {bits} bits, not {constant:#x}"
-            )
-        if self.label is not None:
-            if self.label.place is None:
-                raise ValueError(f"a label {self.label.name!r} has no place")
-            if self.label.place >> TARGET_BITS:
-                raise ValueError(f"a label {self.label.name!r} is behind the last instruction")
-            constant |= self.label.place
-        uses = self.constant is not None
-        word = int(self.op)
-        at = OP_BITS
-        for value in (self.target, self.a, self.b):
-            word |= value << at
-            at += REGISTER_BITS
-        return word | uses << at | constant << at + 1
-
-
-class Expr:
-    """A number that is computed when it is needed."""
-
-    def __add__(self, other: Expr | int) -> Expr:
-        return Binary(Op.ADD, self, expr(other))
-
-    def __sub__(self, other: Expr | int) -> Expr:
-        return Binary(Op.SUB, self, expr(other))
-
-    def __and__(self, other: Expr | int) -> Expr:
-        return Binary(Op.AND, self, expr(other))
-
-    def __or__(self, other: Expr | int) -> Expr:
-        return Binary(Op.OR, self, expr(other))
-
-    def __lshift__(self, other: Expr | int) -> Expr:
-        return Binary(Op.SHL, self, expr(other))
-
-    def __rshift__(self, other: Expr | int) -> Expr:
-        return Binary(Op.SHR, self, expr(other))
-
-    def __mul__(self, other: Expr | int) -> Expr:
-        return Binary(Op.MUL, self, expr(other))
-
-    def least(self, other: Expr | int) -> Expr:
-        """The smaller one of both."""
-        return Binary(Op.MIN, self, expr(other))
-
-    def is_(self, other: Expr | int) -> Condition:
-        """Equal."""
-        return Condition(Op.IF_EQUAL, self, expr(other))
-
-    def is_not(self, other: Expr | int) -> Condition:
-        """Different."""
-        return Condition(Op.IF_DIFFERENT, self, expr(other))
-
-    def __lt__(self, other: Expr | int) -> Condition:
-        return Condition(Op.IF_BELOW, self, expr(other))
-
-    def __ge__(self, other: Expr | int) -> Condition:
-        return Condition(Op.IF_NOT_BELOW, self, expr(other))
-
-    def __gt__(self, other: Expr | int) -> Condition:
-        return Condition(Op.IF_BELOW, expr(other), self)
-
-    def __le__(self, other: Expr | int) -> Condition:
-        return Condition(Op.IF_NOT_BELOW, expr(other), self)
-
-
-@dataclass
-class Constant(Expr):
-    """A number that is known."""
-
-    value: int
-
-
-@dataclass
-class Binary(Expr):
-    """Of two numbers."""
-
-    op: Op
-    a: Expr
-    b: Expr
-
-
-@dataclass
-class Register(Expr):
-    """A variable in a register."""
-
-    number: int
-
-
-@dataclass
-class Word(Expr):
-    """A word of memory: ``place + offset``."""
-
-    place: Expr
-    offset: int = 0
-
-    def __getitem__(self, index: Expr | int) -> Word:
-        """The word behind it by so many."""
-        if isinstance(index, int):
-            return Word(self.place, self.offset + index)
-        if isinstance(self.place, Constant):
-            return Word(index, self.offset + self.place.value)
-        return Word(self.place + index, self.offset)
-
-
-@dataclass
-class Port(Expr):
-    """What a port says now."""
-
-    number: int
-    index: Expr | None = None
-
-
-@dataclass
-class Condition:
-    """A comparison."""
-
-    op: Op
-    a: Expr
-    b: Expr
-
-    def __bool__(self) -> bool:
-        raise TypeError("a condition is not known before the program runs: if_ or while_ take it")
-
-    def opposite(self) -> Condition:
-        """Holds where this one does not."""
-        return Condition(Op(self.op ^ 1), self.a, self.b)
-
-
-def expr(value: Expr | int) -> Expr:
-    """A number as an expression."""
-    return Constant(value) if isinstance(value, int) else value
 
 
 @dataclass
@@ -468,7 +299,7 @@ class Program:
         for place, each in enumerate(self.code):
             if place in self.names:
                 lines.append(f"{self.names[place]}:")
-            shift = TARGET_BITS if each.op in _BRANCHES else 0
+            shift = TARGET_BITS if each.op in BRANCHES else 0
             constant = "" if each.constant is None else f" #{each.constant >> shift:#x}"
             label = "" if each.label is None else f" ->{each.label.place}"
             lines.append(
