@@ -16,14 +16,15 @@ from hw.chip_config import LINE_BITS, PLANE_LINES, WORD_BITS, ChipConfig
 from hw.control.works import Works, work_layout
 from hw.issue.engine import Engine
 from hw.issue.pieces import GATE_BITS, pieces_waiting
-from hw.keys.layouts import keys_job_layout
+from hw.keys.layouts import keys_job_layout, line_address_bits, line_request_layout
 from hw.keys.transposer import KeyTransposer
 from hw.library import Unique, instantiate
 from hw.memory.fifo import Fifo
 from hw.special.epilogue import HEAD_TILES_BITS, PASSES_BITS, Epilogue, epilogue_job_layout
 from hw.special.layouts import BF16, FP32, STATUS
 from hw.special.scores import FACTOR
-from hw.special.slice import INDEX_BITS, rope_row_bits
+from hw.special.slice import INDEX_BITS, Op, rope_row_bits
+from hw.transfers.logits import LogitsWriter
 
 #: Streams that pass from the outside to a part as they are, by member: (part, its member).
 _INTO = {
@@ -55,6 +56,9 @@ class Datapath(Unique):
     passes_written : as there
     seen, winners, forget
         Rows whose largest logit is known since ``forget``, and its index.
+    logits, logits_line, logits_stride, logits_requests, logits_lines
+        Logits are written too, see :class:`~hw.transfers.logits.LogitsWriter`. Changed only while
+        ``settled``; each head begins anew after ``forget``.
     load_enable, load_word, load_data, load_ready
         Writes a word of the banks of ``load_enable`` where nothing else is written.
     other_read, other_word, other_granted, data
@@ -67,6 +71,7 @@ class Datapath(Unique):
     error, refused, overflow, clear
         Sticky: a response was an error; an Inf or NaN was met; a result became Inf.
     stop : nothing new is asked of memory
+    memory_idle : nothing of what was asked is outstanding
     idle : nothing is on its way
     """
 
@@ -97,6 +102,11 @@ class Datapath(Unique):
             "seen": Out(rows),
             "winners": Out(data.ArrayLayout(unsigned(INDEX_BITS), rows)),
             "forget": In(1),
+            "logits": In(1),
+            "logits_line": In(line_address_bits(config)),
+            "logits_stride": In(line_address_bits(config)),
+            "logits_requests": Out(stream.Signature(line_request_layout(config))),
+            "logits_lines": Out(stream.Signature(write_line_layout())),
             "load_enable": In(rows),
             "load_word": In(config.word_bits),
             "load_data": In(words),
@@ -116,6 +126,7 @@ class Datapath(Unique):
             "overflow": Out(1),
             "clear": In(1),
             "stop": In(1),
+            "memory_idle": Out(1),
             "idle": Out(1),
         }
         for i in range(config.ports):
@@ -138,6 +149,7 @@ class Datapath(Unique):
         engine = instantiate(m, "engine", Engine, config)
         epilogue = instantiate(m, "epilogue", Epilogue, config)
         keys = instantiate(m, "keys", KeyTransposer, config)
+        logits = instantiate(m, "logits", LogitsWriter, config)
         parts = {"works": works, "epilogue": epilogue, "keys": keys}
 
         def joins(source: Any, sink: Any) -> None:
@@ -153,9 +165,11 @@ class Datapath(Unique):
         joins(works.rows, epilogue.passes)
         joins(works.jobs, jobs.i)
         joins(jobs.o, epilogue.jobs)
-        joins(engine.results, epilogue.results)
+        self._results(m, engine, jobs, epilogue, logits)
         joins(keys.scales, engine.scales)
         joins(keys.closed, self.key_lines)
+        joins(logits.requests, self.logits_requests)
+        joins(logits.lines, self.logits_lines)
 
         self._fetch(m, works, dma, engine)
         self._banks(m, engine, epilogue)
@@ -212,13 +226,31 @@ class Datapath(Unique):
                     engine.idle,
                     jobs.empty,
                     epilogue.idle,
+                    logits.idle,
                     works.sent == epilogue.written,
                 ).all()
             ),
             self.keys_idle.eq(keys.idle),
+            self.memory_idle.eq(dma.idle),
             self.idle.eq(self.settled & dma.idle & keys.idle),
         ]
         return m
+
+    def _results(self, m: Module, engine: Any, jobs: Any, epilogue: Any, logits: Any) -> None:
+        """Results to the slices; those of a head to memory too, where that is asked for: then both
+        take a beat in the same cycle."""
+        both = Signal()
+        m.d.comb += [
+            both.eq(self.logits & jobs.o.valid & (jobs.o.payload.op == Op.LOGITS)),
+            epilogue.results.payload.eq(engine.results.payload),
+            logits.results.payload.eq(engine.results.payload),
+            epilogue.results.valid.eq(engine.results.valid & (~both | logits.results.ready)),
+            engine.results.ready.eq(epilogue.results.ready),
+            logits.results.valid.eq(both & engine.results.valid & epilogue.results.ready),
+            logits.line.eq(self.logits_line),
+            logits.stride.eq(self.logits_stride),
+            logits.restart.eq(self.forget),
+        ]
 
     def _fetch(self, m: Module, works: Any, dma: Any, engine: Any) -> None:
         """Requests for lines; a request's tag is where its lines go, relative to their positions

@@ -8,13 +8,14 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.bus import AxiLite, pass_on
+from hw.axi.bus import pass_on
 from hw.axi.layouts import write_line_layout
 from hw.chip_config import ChipConfig
 from hw.control.assembler import WORD_BITS
 from hw.control.ports import Error, Flag, Host, Idle, Push, fields_of
 from hw.control.processor import PORT_BITS, Processor
 from hw.control.program import program_of
+from hw.control.register_rows import window_bus
 from hw.control.window import RegisterWindow
 from hw.control.works import Work, work_layout
 from hw.issue.pieces import GATE_BITS
@@ -28,7 +29,6 @@ from hw.special.scores import FACTOR
 from hw.special.slice import INDEX_BITS
 from hw.transfers.layouts import DONE_BITS, SCRATCH_BITS, SCRATCH_ROW_BITS, load_layout, move_layout
 from model.formats.commands import LINE_BYTES
-from model.formats.registers import WINDOW_BYTES
 
 #: Works and moves that may wait.
 WORKS = 4
@@ -58,9 +58,7 @@ class Controller(Unique):
     text_lines : stream of :func:`~hw.axi.layouts.write_line_layout`
     rows, head_tiles, factor, inverse_width, eps, gates
         Of :class:`~hw.datapath.Datapath`.
-    logits, logits_line, logits_stride
-        Of :class:`~hw.transfers.logits.LogitsWriter`.
-    seen, winners, forget : of the data path
+    seen, winners, forget, logits, logits_line, logits_stride : of the data path
     scratch_* : of :class:`~hw.transfers.loader.Loader`
     loads_done, moves_done, passes_done : counts
     idle : bits by :class:`~hw.control.ports.Idle`, without what waits in here
@@ -77,7 +75,7 @@ class Controller(Unique):
         core = config.core
         super().__init__(
             {
-                "s_axi": In(AxiLite(data_bits=32, address_bits=(WINDOW_BYTES - 1).bit_length())),
+                "s_axi": In(window_bus()),
                 "interrupt": Out(1),
                 "works": Out(stream.Signature(work_layout(config))),
                 "loads": Out(stream.Signature(load_layout(config))),
@@ -120,7 +118,7 @@ class Controller(Unique):
         config = self.config
         window = instantiate(m, "window", RegisterWindow, config)
         processor = instantiate(m, "processor", Processor, program_of(config))
-        pass_on(m, _lite(), window.s_axi, self.s_axi)
+        pass_on(m, window_bus(), window.s_axi, self.s_axi)
         m.d.comb += [
             self.interrupt.eq(window.interrupt),
             window.read.eq(processor.window_read),
@@ -339,7 +337,3 @@ class Controller(Unique):
         with m.If(pushes[Push.FLUSH]):
             m.d.sync += [asks.eq(0), gives.eq(0)]
         return ~free, {Push.TEXT_WORD: free, Push.TEXT: free}
-
-
-def _lite() -> AxiLite:
-    return AxiLite(data_bits=32, address_bits=(WINDOW_BYTES - 1).bit_length())

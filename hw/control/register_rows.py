@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from amaranth.hdl import Value
 
+from hw.axi.bus import AxiLite
 from hw.chip_config import ChipConfig
 from model.formats import registers
 from model.formats.registers import REGISTERS, WINDOW_BYTES, WORD_BYTES
@@ -22,6 +23,11 @@ HARDWIRED = (
     *("ID", "VERSION", "CONFIG", "SIZES", "MAX_K"),
     *("CONTROL", "STATUS", "IRQ_ENABLE", "IRQ_PENDING"),
 )
+
+
+def window_bus() -> AxiLite:
+    """The host's way to the window."""
+    return AxiLite(data_bits=WORD_BITS, address_bits=(WINDOW_BYTES - 1).bit_length())
 
 
 def row_of(name: str, entry: int = 0) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
-from hw.axi.bus import OKAY, SLVERR, AxiLite
+from hw.axi.bus import OKAY, SLVERR
 from hw.chip_config import ChipConfig
 from hw.control.register_rows import (
     HARDWIRED,
@@ -18,6 +18,7 @@ from hw.control.register_rows import (
     masks,
     row_of,
     rows_where,
+    window_bus,
 )
 from hw.library import Unique, instantiate
 from hw.memory.ram import Ram
@@ -88,9 +89,7 @@ class RegisterWindow(Unique):
         self.fixed = fixed_words(config)
         super().__init__(
             {
-                "s_axi": In(
-                    AxiLite(data_bits=WORD_BITS, address_bits=(WINDOW_BYTES - 1).bit_length())
-                ),
+                "s_axi": In(window_bus()),
                 "read": In(1),
                 "read_row": In(ROW_BITS),
                 "read_data": Out(WORD_BITS),
