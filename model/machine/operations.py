@@ -127,7 +127,7 @@ class Operations:
                 content = values.numpy().astype("<f4", copy=False).tobytes()
                 self.memory.write("WRITE_LOGITS", Region.LOGITS, row * row_bytes, content)
         best = argmax(logits, state.the_model.vocabulary)
-        top = logits.gather(-1, best.unsqueeze(-1))
-        need(bool(torch.isfinite(top).all()), Status.NUMBER, "HEAD: a logit is infinite")
+        live = logits[:, : state.the_model.vocabulary]
+        need(bool(torch.isfinite(live).all()), Status.NUMBER, "HEAD: a logit is infinite")
         for row, token in zip(rows, best.tolist(), strict=True):
             state.argmax[row] = token

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from hw.control.assembler import Constant, Expr, Port, Word
+from hw.control.assembler import Constant, Expr, Label, Port, Word
 from hw.control.ports import Flag, Idle, Push
 from hw.control.program.state import Control
 from hw.special.slice import Op
@@ -39,15 +39,15 @@ def use_eps(c: Control, eps: Expr, inverse: Expr) -> None:
     p = c.p
     p.set(c.b, inverse)
     p.set(c.a, eps)
-    done = c.p.words()
-    p.set(done, 0)
-    with p.if_(c.a.is_(c.eps_now), c.b.is_(c.inverse_now)):
-        p.set(done, 1)
-    with p.if_(done.is_(0)):
-        c.wait(Idle.SETTLED)
-        c.put(eps=c.a, inverse_width=c.b)
-        p.set(c.eps_now, c.a)
-        p.set(c.inverse_now, c.b)
+    other, done = Label(), Label()
+    p.jump_if(c.a.is_not(c.eps_now), other)
+    p.jump_if(c.b.is_(c.inverse_now), done)
+    p.place(other)
+    c.wait(Idle.SETTLED)
+    c.put(eps=c.a, inverse_width=c.b)
+    p.set(c.eps_now, c.a)
+    p.set(c.inverse_now, c.b)
+    p.place(done)
 
 
 def need_apart(c: Control, source: Expr, sources: Expr, target: Expr, targets: Expr) -> None:
@@ -234,6 +234,10 @@ def _head(c: Control) -> None:
             c.count("WRITE_LOGITS", (c.f << 8) * c.k)
         p.call("send_matrix")
         c.wait(Idle.SETTLED)
+        # Winners come a few cycles behind the last logit.
+        seen = Label()
+        p.place(seen)
+        p.jump_if((Port(int(Flag.SEEN)) & mask).is_not(mask), seen)
         p.call("check")
         with c.each(c.i, c.rows):
             with p.if_(((mask >> c.i) & 1).is_not(0)):
