@@ -91,7 +91,7 @@ def store(
     stored = quantize(v.contiguous(), p_full=model.p_full)
     check_finite(k, "keys")
     places = Places(fields, model)
-    wide.unflatten(-1, (-1, d))[:, :heads] = q
+    wide.unflatten(-1, (-1, d))[:, : heads + kv_heads] = torch.cat([q, k], 1)
     first = 0
     for segment in state.segments:
         rows = slice(first, first + segment.rows)

@@ -112,8 +112,12 @@ class Operations:
         model = self.state.the_model
         norms = None
         if model.qk_norm:
-            lines, tiles = (fields["q_norm"], fields["k_norm"]), model.head_tiles
-            norms = tuple(self.norm_weights(line, tiles) for line in lines)
+            heads = {"q_norm": model.heads, "k_norm": model.kv_heads}
+            # The weights are read anew for each head.
+            norms = tuple(
+                [self.norm_weights(fields[name], model.head_tiles) for _ in range(count)][0]
+                for name, count in heads.items()
+            )
         store(fields, self.state, self.memory, norms, single_of(fields["eps"]))
 
     def _head(self, fields: Fields) -> None:
