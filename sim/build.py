@@ -16,6 +16,8 @@ from pathlib import Path
 from cocotb_tools.runner import Icarus, Runner, Verilator
 
 from hw.tools import search_path
+from sim.board.control import header
+from sim.board.wrapper import TOP
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "sim"
@@ -42,6 +44,12 @@ _VERILATOR_FLAGS = [
     "2",
 ]
 
+#: A word among the flags that goes to make: how to compile what runs in every cycle.
+_FAST = "+OPT_FAST="
+#: On a board a run lasts minutes.
+_BOARD_OPTIMISATION = "-O2"
+#: The board's memory.
+MEMORY = ROOT / "sim" / "board" / "memory.cpp"
 
 os.environ["PATH"] = search_path()
 # cocotb would rewrite the assert statements of every module that a bench imports, torch included.
@@ -62,7 +70,11 @@ class _PortsPublicVerilator(Verilator):
 
     def _build_command(self) -> list[list[str]]:
         compile_step, make_step = super()._build_command()
-        return [[word for word in compile_step if word != "--public-flat-rw"], make_step]
+        compile_step = [word for word in compile_step if word != "--public-flat-rw"]
+        # What runs in every cycle can be optimised without what runs once.
+        fast = [word[1:] for word in compile_step if word.startswith(_FAST)]
+        compile_step = [word for word in compile_step if not word.startswith(_FAST)]
+        return [compile_step, [*make_step, *fast]]
 
 
 class _VcdIcarus(Icarus):
@@ -185,6 +197,7 @@ def compile_design(
     simulator: str = "verilator",
     waves: bool = False,
     hierarchical: tuple[str, ...] = (),
+    board: str = "",
 ) -> Build:
     """Compiles Verilog text, or finds the same text compiled before.
 
@@ -200,6 +213,9 @@ def compile_design(
         Build so that a run can write waves (VCD).
     hierarchical : tuple of str
         Modules that Verilator compiles once and links many times.
+    board : str
+        SystemVerilog of a board around it, whose memory is compiled with it; then the board is on
+        top (:mod:`sim.board.wrapper`).
 
     Raises
     ------
@@ -207,7 +223,11 @@ def compile_design(
         If the simulator is not installed.
     RuntimeError
         If the build fails; the message names the log.
+    ValueError
+        If there is a board, but the simulator is not Verilator.
     """
+    if board and simulator != "verilator":
+        raise ValueError(f"a board needs verilator, not {simulator}")
     version = simulator_version(simulator)
     verilog = without_initial_values(verilog)
     verilog = _MEMORY_END.sub(_COLLISION_CHECK, verilog)
@@ -221,9 +241,15 @@ def compile_design(
             flags += ["--trace-structs"]
         if hierarchical:
             flags += ["--hierarchical"]
-    public = _public_ports(verilog, top)
+    files = {}
+    if board:
+        top = TOP
+        files = {"board.sv": board, "control.h": header(), "memory.cpp": MEMORY.read_text()}
+        at = flags.index("-CFLAGS")
+        flags[at : at + 2] = [f"{_FAST}{_BOARD_OPTIMISATION}"]
+    public = _public_ports(board or verilog, top)
     key = hashlib.sha256(
-        "\0".join([verilog, public, version, str(waves), *flags]).encode()
+        "\0".join([verilog, public, version, str(waves), *flags, *files.values()]).encode()
     ).hexdigest()[:16]
     directory = BUILD / f"{top}-{simulator}-{key}"
     done = directory / "done"
@@ -237,6 +263,11 @@ def compile_design(
             if simulator == "verilator":
                 sources.insert(0, directory / "public.vlt")
                 sources[0].write_text(public)
+            for name, text in files.items():
+                (directory / name).write_text(text)
+            if board:
+                sources.append(directory / "board.sv")
+                flags.append(str(directory / "memory.cpp"))
             log = directory / "build.log"
             if ccache := shutil.which("ccache", path=str(ROOT / ".venv" / "bin")):
                 os.environ.setdefault("OBJCACHE", ccache)

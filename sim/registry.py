@@ -12,6 +12,7 @@ from hw.axi.ports import MemoryPorts
 from hw.axi.read import LineReader, ReadPort
 from hw.axi.splitter import Splitter
 from hw.axi.write import LineWriter
+from hw.chip import Chip
 from hw.compute.accumulator import Accumulators, RunningExponent
 from hw.compute.aligner import Aligner, AlignerBank
 from hw.compute.array import Array
@@ -120,6 +121,8 @@ class BenchSpec:
         Modules that Verilator compiles once and links many times.
     flat_waves : bool
         Whether a run with waves does without, since they do not show the inside of such modules.
+    board : bool
+        Whether it runs on a board (:mod:`sim.rtl_device`).
     what : str
         A line for the list of benches.
     """
@@ -133,6 +136,7 @@ class BenchSpec:
     hierarchical: tuple[str, ...] = ()
     flat_waves: bool = True
     module: str | None = None
+    board: bool = False
 
     @property
     def test_module(self) -> str:
@@ -386,6 +390,14 @@ BENCHES = {
             lambda config: WriteArbiter(chip_of(config), sources=3),
             "several sources of written lines on one writer: turns, moods, rate",
             full=(TINY, SMALL),
+        ),
+        BenchSpec(
+            "chip_registers",
+            lambda config: Chip(chip_of(config)),
+            "the whole chip on a board: every register, jobs that stop at once, resets",
+            full=(TINY,),
+            icarus=(),
+            board=True,
         ),
         BenchSpec(
             "paper",

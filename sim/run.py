@@ -25,10 +25,13 @@ from rich.table import Table
 
 from hw.config import Config, ConfigError, load
 from hw.emit import emit
+from sim.board.control import FOLDER
+from sim.board.wrapper import wrapper
 from sim.build import (
     BUILD,
     SIMULATORS,
     WAVES_FILE,
+    Build,
     SimulatorMissing,
     compile_design,
     make_runner,
@@ -109,20 +112,56 @@ def run_bench(
         simulator=simulator,
         waves=waves,
         hierarchical=spec.blocks(simulator, waves=waves),
+        board=wrapper(design.ports) if spec.board else "",
     )
-    run = BUILD / "runs" / f"{spec.name}-{config.name}-{simulator}-{os.getpid()}-{seed}"
-    shutil.rmtree(run, ignore_errors=True)
-    run.mkdir(parents=True)
-    report = run / "report.jsonl"
-    report.touch()
     # Icarus is there to see X, not for the count: it always runs the short form.
     short = quick or simulator == "icarus"
-    environment = Environment(config, seed, short, report, options or {})
+    run = run_folder(f"{spec.name}-{config.name}-{simulator}", seed)
+    return simulate(
+        build,
+        spec.test_module,
+        Environment(config, seed, short, run / REPORT, options or {}),
+        name=spec.name,
+        started=started,
+    )
+
+
+#: The file in a run's folder that a bench reports to.
+REPORT = "report.jsonl"
+
+
+def run_folder(name: str, seed: int) -> Path:
+    """A new folder for a run of this process."""
+    run = BUILD / "runs" / f"{name}-{os.getpid()}-{seed}"
+    shutil.rmtree(run, ignore_errors=True)
+    run.mkdir(parents=True)
+    return run
+
+
+def simulate(
+    build: Build, test_module: str, environment: Environment, *, name: str, started: float
+) -> Outcome:
+    """Runs a cocotb module on a build, in the folder that the environment's report lies in.
+
+    Parameters
+    ----------
+    build : Build
+    test_module : str
+    environment : Environment
+    name : str
+        Of the bench, for the outcome.
+    started : float
+        When the work began, by :func:`time.monotonic`.
+    """
+    simulator, waves, seed = build.simulator, build.waves, environment.seed
+    report = environment.report_path
+    report.touch()
+    run = report.parent
     results, log = run / "results.xml", run / "run.log"
     with contextlib.suppress(SystemExit, RuntimeError):
         make_runner(simulator).test(
-            test_module=spec.test_module,
-            hdl_toplevel=design.top,
+            test_module=test_module,
+            hdl_toplevel=build.top,
             hdl_toplevel_lang="verilog",
             build_dir=build.directory,
             test_dir=run,
@@ -130,6 +169,7 @@ def run_bench(
                 "PYTHONPATH": os.pathsep.join([os.getcwd(), *filter(None, sys.path)]),
                 "COCOTB_ANSI_OUTPUT": "0",
                 "OMP_NUM_THREADS": "1",
+                FOLDER: str(run),
                 **environment.to_env(),
             },
             results_xml=results,
@@ -143,8 +183,8 @@ def run_bench(
     if not error and not transactions:
         error = "nothing was compared"
     outcome = Outcome(
-        bench=spec.name,
-        config=config.name,
+        bench=name,
+        config=environment.config.name,
         simulator=simulator,
         seed=seed,
         transactions=transactions,
