@@ -400,6 +400,15 @@ BENCHES = {
             board=True,
         ),
         BenchSpec(
+            "chip",
+            lambda config: Chip(chip_of(config)),
+            "the whole chip beside the functional simulator: decoding, block ends, any memory",
+            quick=(TINY,),
+            full=(TINY, SMALL),
+            icarus=(),
+            board=True,
+        ),
+        BenchSpec(
             "paper",
             Array,
             "smoke run of the paper's 32 MPUs",

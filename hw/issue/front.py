@@ -59,6 +59,8 @@ class TileFront(Unique):
         The last group of a tile of probabilities is taken: its words and rises are free. It was of
         the output tile's last tile.
     tiles, activations, exponents : streams of the array, valid together
+        An exponent of 255 beside probabilities becomes 0, which makes its group zeros too, but is
+        not refused.
     """
 
     module_name = "bsspec_tile_front"
@@ -214,5 +216,12 @@ class TileFront(Unique):
             chosen: object = bytes_of[-1]
             for g in reversed(range(GROUPS - 1)):
                 chosen = Mux(group == g, bytes_of[g], chosen)
-            m.d.comb += self.exponents.payload[i].eq(Mux(piece.opened, 1, chosen))
+            byte = Signal(8, name=f"exponent_{i}")
+            m.d.comb += [
+                byte.eq(chosen),
+                # Beyond the last value of a cache there may be anything, beside probabilities of 0.
+                self.exponents.payload[i].eq(
+                    Mux(piece.opened, 1, Mux(piece.mix & byte.all(), 0, byte))
+                ),
+            ]
         return m

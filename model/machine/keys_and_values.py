@@ -23,7 +23,7 @@ from model.datapath.special import rms_norm, rotate
 from model.formats.bf16 import check_finite
 from model.formats.bfp import Bfp, quantize
 from model.formats.commands import LINE_BYTES, OPEN_ROWS, Region, Status
-from model.formats.constants import TILE_K, TILE_N
+from model.formats.constants import EXPONENT_MAX, TILE_K, TILE_N
 from model.formats.planes import Bytes, to_image
 from model.formats.tiles import load_blocks, put_rows
 from model.lm.cache import BLOCK, OPEN_P
@@ -241,6 +241,8 @@ def _closed(memory: Memory, places: Places, segment: Segment, load: Load) -> Key
         for head in range(model.kv_heads)
     ]
     loaded = load_blocks(np.stack(heads), model.head_tiles, load.p)
+    if bool((loaded.exponents > EXPONENT_MAX).any()):
+        raise ValueError("a block of keys has a shared exponent of 255")
     c = signed_weights(loaded.signs, loaded.magnitudes, load.midpoint).float()
     return KeyTiles(
         c.flatten(2, 3).unsqueeze(0),

@@ -27,7 +27,11 @@ WORDS = {
     "state": "the bits of STATE after the round",
     "word": "word of the lookup table that the round used",
     "total": "committed tokens of all live sequences before it",
+    "cycles_low": "CYCLES at its end, the lower half; 0 in the simulator",
+    "cycles_high": "the upper half",
 }
+#: Words that the simulator leaves 0.
+TIMED_WORDS = ("cycles_low", "cycles_high")
 
 
 @dataclass(frozen=True)
@@ -35,16 +39,21 @@ class Entry:
     """A trace entry.
 
     Attributes:
-        words: the header, by the names of `WORDS`.
+        words: the header, by the names of `WORDS`; those of `TIMED_WORDS` may be left out.
         tokens: drafted.
     """
 
     words: dict[str, int]
     tokens: tuple[int, ...]
 
+    @property
+    def cycles(self) -> int:
+        """CYCLES at the round's end; 0 in the simulator."""
+        return self.words["cycles_low"] | self.words["cycles_high"] << 32
+
     def pack(self) -> bytes:
         """Its bytes."""
-        head = [self.words[name] for name in WORDS]
+        head = [self.words.get(name, 0) for name in WORDS]
         head += [0] * (COMMAND_WORDS - len(head))
         tokens = list(self.tokens[:TOKENS_MAX])
         tokens += [0] * (TOKENS_MAX - len(tokens))

@@ -202,12 +202,9 @@ def round_functions(c: Control) -> None:
             state,
             word,
             total,
-            Constant(0),
-            Constant(0),
             Port(Flag.CYCLES),
             Port(Flag.CYCLES) >> 32,
-            Constant(0),
-            Constant(0),
+            *(Constant(0) for _ in range(4)),
         )
         full = Constant(1) << 32
         low = 0xFFFF_FFFF
