@@ -247,6 +247,7 @@ def compile_design(
         files = {"board.sv": board, "control.h": header(), "memory.cpp": MEMORY.read_text()}
         at = flags.index("-CFLAGS")
         flags[at : at + 2] = [f"{_FAST}{_BOARD_OPTIMISATION}"]
+        flags[flags.index("--no-timing")] = "--timing"
     public = _public_ports(board or verilog, top)
     key = hashlib.sha256(
         "\0".join([verilog, public, version, str(waves), *flags, *files.values()]).encode()

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cocotb
-from cocotb.clock import Clock
-
 from hw.chip_config import ChipConfig
 from model.formats import registers
 from model.formats.commands import Status
@@ -17,7 +14,6 @@ from model.formats.registers import REGISTERS, WORD_BYTES, Register
 from sim.axi_memory import OKAY
 from sim.board.board import Board, BoardBehaviour
 from sim.board.control import FOLDER, Wake
-from sim.harness import HALF_PERIOD
 
 #: Told of a job that runs: cycles since it was waited for, and the line of its command.
 Progress = Callable[[int, int], None]
@@ -29,7 +25,7 @@ class RtlDevice:
     Parameters
     ----------
     board : Board
-        Out of reset, its clock running.
+        Out of reset.
 
     Attributes
     ----------
@@ -50,7 +46,7 @@ class RtlDevice:
 
     @classmethod
     async def start(cls, dut: Any, chip: ChipConfig, *, memory_bytes: int, seed: int) -> RtlDevice:
-        """A board with its memory all zeros, its clock and a first reset; interrupts are enabled.
+        """A board with its memory all zeros, after a first reset; interrupts are enabled.
 
         Parameters
         ----------
@@ -72,8 +68,6 @@ class RtlDevice:
             seed=seed,
             dut=dut,
         )
-        # The simulator's own timer: Python is not woken by it.
-        cocotb.start_soon(Clock(dut.clk, 2 * HALF_PERIOD, "ns", impl="gpi").start())
         device = cls(board)
         await device.reset()
         return device

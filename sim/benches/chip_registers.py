@@ -193,3 +193,21 @@ async def behaviours(dut: object) -> None:
     if (found := await run(device, 7, [HALT])) != (Status.OK, 7):
         raise MismatchError(f"after a reset a job ends with {found}")
     env.report("behaviours", transactions=count + 1, cycles=device.cycles, seed=env.seed)
+
+
+@cocotb.test()
+async def broken_rule(dut: object) -> None:
+    """Commands beyond the memory: whoever waits is told."""
+    env = Environment.get()
+    device, _ = await start(dut, env)
+    await place(device)
+    await device.write_register("BASE", MEMORY_BYTES, Region.COMMANDS)
+    await control(device, start=1)
+    try:
+        await device.wait()
+    except MismatchError as error:
+        if "ar from 0x100000 is outside of memory" not in str(error):
+            raise
+    else:
+        raise MismatchError("nobody misses the memory that is not there")
+    env.report("broken_rule", transactions=1, cycles=device.cycles, seed=env.seed)

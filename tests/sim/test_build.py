@@ -2,13 +2,21 @@
 
 import re
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from hw.chip import Chip
+from hw.chip_config import CHIPS
 from hw.control.processor import Processor
 from hw.emit import Emission, emit
+from hw.library import flat_ports
 from sim import build
+from sim.board.wrapper import TOP, wrapper
 from sim.registry import BENCHES, TINY
+
+pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 
 
 def test_public_ports_are_those_of_the_top() -> None:
@@ -95,3 +103,55 @@ def test_a_missing_simulator_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch)
         build.simulator_version("icarus")
     with pytest.raises(build.SimulatorMissing, match="make setup"):
         build.simulator_version("verilator")
+
+
+@pytest.mark.parametrize("name", list(CHIPS))
+def test_a_board_connects_every_port(name: str, tmp_path: Path) -> None:
+    """Verilator takes the board of each preset, and misses no pin of the chip."""
+    ports = [
+        (port, "input" if member.flow.name == "In" else "output", len(value))
+        for port, member, value in flat_ports(Chip(CHIPS[name]))
+    ]
+    names = ", ".join(["clk", "rst", *(port for port, _, _ in ports)])
+    lines = [f"module bsspec_chip({names});", "  input clk;", "  input rst;"]
+    lines += [f"  {way} [{bits - 1}:0] {port};" for port, way, bits in ports]
+    (tmp_path / "chip.v").write_text("\n".join([*lines, "endmodule", ""]))
+    text = wrapper(ports)
+    (tmp_path / "board.sv").write_text(text)
+    assert text.count("board_reads(") == 1 + CHIPS[name].ports
+    assert text.count("board_writes(") == 2
+    command = ["verilator", "--lint-only", "--timing", "-Wall", "-Wno-fatal", "--top-module", TOP]
+    command += [str(tmp_path / "board.sv"), str(tmp_path / "chip.v")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    wrong = re.findall(
+        r"%Warning-(PIN\w+|UNDRIVEN|IMPLICIT|MULTIDRIVEN)[^\n]*board.sv[^\n]*", done.stderr
+    )
+    assert not wrong
+
+
+def test_a_board_needs_verilator() -> None:
+    with pytest.raises(ValueError, match="a board needs verilator, not icarus"):
+        build.compile_design("", "top", simulator="icarus", board="module board; endmodule")
+
+
+def test_a_board_is_compiled_as_what_runs_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stop(RuntimeError):
+        pass
+
+    words: list[list[str]] = []
+
+    def execute(self: object, commands: list[list[str]], **_: object) -> None:
+        words.extend(commands)
+        raise Stop
+
+    monkeypatch.setattr(build.Verilator, "_execute", execute)
+    text = "module bsspec_board(wake);\n  output wake;\nendmodule\n"
+    with pytest.raises(RuntimeError, match="cannot build bsspec_board"):
+        build.compile_design("module chip(a);\n  input a;\nendmodule\n", "chip", board=text)
+    compile_step, make_step = words
+    assert "--timing" in compile_step
+    assert "--no-timing" not in compile_step
+    assert "-O1" not in compile_step
+    assert any(word.endswith("/memory.cpp") for word in compile_step)
+    assert make_step[-1].startswith("OPT_FAST=-O")
