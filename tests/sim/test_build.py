@@ -145,7 +145,7 @@ def test_a_board_is_compiled_as_what_runs_long(monkeypatch: pytest.MonkeyPatch) 
         words.extend(commands)
         raise Stop
 
-    monkeypatch.setattr(build.Verilator, "_execute", execute)
+    monkeypatch.setattr(build._PortsPublicVerilator, "_execute", execute)
     text = "module bsspec_board(wake);\n  output wake;\nendmodule\n"
     with pytest.raises(RuntimeError, match="cannot build bsspec_board"):
         build.compile_design("module chip(a);\n  input a;\nendmodule\n", "chip", board=text)
