@@ -49,8 +49,19 @@ def chip_here(environment: Environment) -> ChipConfig:
     return ChipConfig(core=Config(**fields.pop("core")), **fields)
 
 
-def build_board(chip: ChipConfig, *, waves: bool = False) -> Build:
+def build_board(
+    chip: ChipConfig, *, waves: bool = False, hierarchical: tuple[str, ...] = ()
+) -> Build:
     """Emits a chip and compiles it with its board, or finds it compiled before.
+
+    Parameters
+    ----------
+    chip : ChipConfig
+    waves : bool
+        Build so that a run can write waves.
+    hierarchical : tuple of str
+        Modules that Verilator compiles once, as ``bsspec_mpu`` and ``bsspec_slice``: for many rows.
+        Two rows run slower with it, and compile no sooner.
 
     Raises
     ------
@@ -60,7 +71,13 @@ def build_board(chip: ChipConfig, *, waves: bool = False) -> Build:
         If the design cannot be built.
     """
     design = emit(chip.core, Chip(chip))
-    return compile_design(design.verilog, design.top, waves=waves, board=wrapper(design.ports))
+    return compile_design(
+        design.verilog,
+        design.top,
+        waves=waves,
+        hierarchical=hierarchical,
+        board=wrapper(design.ports),
+    )
 
 
 def run_module(
