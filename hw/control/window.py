@@ -23,7 +23,7 @@ from hw.control.register_rows import (
 from hw.library import Unique, instantiate
 from hw.memory.ram import Ram
 from model.formats.commands import Status
-from model.formats.registers import REGISTERS, WINDOW_BYTES
+from model.formats.registers import REGISTERS
 
 
 class RegisterWindow(Unique):

@@ -115,7 +115,7 @@ class Operations:
             heads = {"q_norm": model.heads, "k_norm": model.kv_heads}
             # The weights are read anew for each head.
             norms = tuple(
-                [self.norm_weights(fields[name], model.head_tiles) for _ in range(count)][0]
+                [self.norm_weights(fields[name], model.head_tiles) for _ in range(count)].pop()
                 for name, count in heads.items()
             )
         store(fields, self.state, self.memory, norms, single_of(fields["eps"]))
