@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.tools/verilator/bin:$(PATH)
 export PYTHONUNBUFFERED := 1
 
 # Options of the commands: CONFIG, OUT, LIB, GATING, LIMIT, JOBS, BENCH, SEED, WAVES,
-# QUICK, SIM, FILES, SLOW.
+# QUICK, SIM, FILES, SLOW, MODEL, PROMPT, TOKENS, DRAFT, GAMMA.
 config := $(or $(CONFIG),small)
 name   := $(basename $(notdir $(config)))
 out    := $(or $(OUT),build/verilog/$(name))
@@ -14,7 +14,7 @@ files  := $(or $(FILES),tests/vectors/*.json)
 on      = $(filter-out 0 no off,$($(1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim vectors faults verilog header area recipes variants bench verify lossless example lint types unit quick format clean distclean
+.PHONY: help setup demo decode test sim vectors faults verilog header area recipes variants bench verify lossless example lint types unit quick format clean distclean
 
 help: ## list the targets (this)
 	@echo "BS-Spec: make TARGET [OPTION=value ...]"
@@ -26,6 +26,9 @@ setup: ## make .venv/ and bring Verilator (other targets do it themselves)
 
 demo: setup ## the main job: real weights and prompts through the RTL (about 5 minutes)
 	@$(PY) -m sim.demo
+
+decode: setup ## [MODEL=smollm2 PROMPT=text TOKENS=n DRAFT=W6KV7 GAMMA=n CONFIG=c SEED=n]: a language model on the RTL
+	@$(PY) -m sim.decode $(if $(CONFIG),--config "$(CONFIG)") $(if $(MODEL),--model "$(MODEL)") $(if $(PROMPT),--prompt "$(PROMPT)") $(if $(TOKENS),--tokens "$(TOKENS)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(GAMMA),--gamma "$(GAMMA)") $(if $(SEED),--seed "$(SEED)")
 
 test: setup ## lint, types, unit tests, a quick form of every bench, vector and proof
 	@passed=0; failed=0; bad=; \

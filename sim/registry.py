@@ -403,9 +403,9 @@ BENCHES = {
             "chip",
             lambda config: Chip(chip_of(config)),
             "the whole chip beside the functional simulator: decoding, block ends, any memory",
-            quick=(TINY,),
             full=(TINY, SMALL),
             icarus=(),
+            hierarchical=("bsspec_mpu", "bsspec_slice"),
             board=True,
         ),
         BenchSpec(

@@ -50,7 +50,9 @@ class Ledger:
         for _ in range(config.layers):
             for k, n in self.matrices():
                 self.weights(k * n, p_w)
-            self.bytes["READ_NORM"] += 4 * config.width + 2 * d_h * (config.heads + config.kv_heads) * config.qk_norm
+            self.bytes["READ_NORM"] += 4 * config.width
+            if config.qk_norm:
+                self.bytes["READ_NORM"] += 2 * d_h * (config.heads + config.kv_heads)
             self.bytes["READ_ROPE"] += count * 2 * d_h
             for start, n in rows:
                 for _ in range(config.kv_heads):
