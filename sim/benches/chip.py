@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
+from collections import Counter
 from typing import Any
 
 import cocotb
 
+from model.formats import registers
+from model.formats.commands import LINE_BYTES, Region, Status
+from model.lm import smollm2
 from model.lm.config import ModelConfig
 from model.lm.precision import Precision
 from model.lm.random_model import TINY, random_checkpoint
 from model.lm.stored import store
 from model.machine.encode import Segment
 from model.machine.image import Image
-from model.machine.jobs import autoregressive_word, precision_word
+from model.machine.jobs import autoregressive_word, precision_word, prefill_jobs
 from model.machine.runtime import Host
+from sim.axi_memory import DECERR, SLVERR
 from sim.board.board import BoardBehaviour
+from sim.board.control import Wake
 from sim.chips import chip_of
 from sim.environment import Environment
+from sim.harness import MismatchError
 from sim.pair import Pair, shape_of
 
 #: One layer of one tile a side: a step takes some thousand cycles.
@@ -35,6 +43,12 @@ MODELS = {
     ),
     "heads": dataclasses.replace(LEAST, heads=2, kv_heads=1, head_width=128, tied=False),
 }
+#: Regions that a step reads, and those that it writes.
+_READ = (
+    *(Region.COMMANDS, Region.WEIGHTS, Region.EMBED, Region.NORM, Region.ROPE),
+    *(Region.VALUES, Region.OPEN_KEYS, Region.TOKENS),
+)
+_WRITTEN = (Region.VALUES, Region.OPEN_KEYS, Region.TOKENS)
 #: How memory may be.
 MEMORIES = (
     BoardBehaviour(),
@@ -129,3 +143,116 @@ async def block_ends(dut: object) -> None:
     await host.generate([prompt[:61]], max_new=env.scale(4, 10), word=word)
     await host.generate([prompt[:125]], max_new=env.scale(3, 8), word=autoregressive_word(9))
     report(env, "block ends", pair, seed)
+
+
+@cocotb.test()
+async def real_layer(dut: object) -> None:
+    """The first layer of SmolLM2-135M, as a draft and as a verification."""
+    env = Environment.get()
+    if env.quick or env.config.t_m < 8:
+        return
+    checkpoint = smollm2.load()[0]
+    config = dataclasses.replace(checkpoint.config, layers=1)
+    layer = dataclasses.replace(checkpoint, config=config, blocks=checkpoint.blocks[:1])
+    chip = chip_of(env.config)
+    image = Image.build(store(layer), shape_of(chip), capacity=128, sequences=1, base=4096)
+    pair = await Pair.start(dut, chip, image, seed=env.seed)
+    pair.rtl.limit = 4_000_000
+    host = Host(pair, image.manifest)
+    rng = random.Random(env.seed)
+    rows = env.config.t_m
+    await host.put_tokens(0, 0, prompts_of(rng, config.vocabulary, [2 * rows])[0])
+    measured = []
+    for start, count, draft in (
+        (0, rows, None),
+        (rows, 1, Precision.parse("W6KV6")),
+        (rows, rows, None),
+    ):
+        before = await pair.rtl.read_register("CYCLES")
+        busy = await pair.rtl.read_register("ARRAY_BUSY")
+        await host.logits([Segment(0, start, count)], draft, head=False)
+        cycles = await pair.rtl.read_register("CYCLES") - before
+        busy = await pair.rtl.read_register("ARRAY_BUSY") - busy
+        name = "verify" if draft is None else str(draft)
+        measured.append(f"{name} of {count} rows {cycles:,} cycles, array busy {busy / cycles:.1%}")
+    report(env, "real layer", pair, env.seed, "; ".join(measured))
+
+
+async def start_job(pair: Pair, job: list[bytes]) -> None:
+    """A job on the RTL alone."""
+    device, manifest = pair.rtl, pair.manifest
+    place = manifest.regions[Region.COMMANDS].base + manifest.jobs * LINE_BYTES
+    await device.write(place, b"".join(job))
+    await device.write_register("FIRST_COMMAND", manifest.jobs)
+    await device.write_register("CONTROL", registers.pack("CONTROL", start=1))
+
+
+async def end_job(pair: Pair) -> Status:
+    """Waits for it, and clears its status."""
+    device = pair.rtl
+    await device.wait()
+    await device.write_register("IRQ_PENDING", 1)
+    word = registers.unpack("STATUS", await device.read_register("STATUS"))
+    await device.write_register("CONTROL", registers.pack("CONTROL", clear=1))
+    return Status(word["status"])
+
+
+@cocotb.test()
+async def trouble(dut: object) -> None:
+    """Errors of the memory, aborts and resets at any time: a status, and the next job is right."""
+    env = Environment.get()
+    rng = random.Random(env.seed)
+    pair, host = await begin(dut, env, LEAST, seed=env.seed, sequences=1)
+    manifest, device = pair.manifest, pair.rtl
+    (prompt,) = prompts_of(rng, LEAST.vocabulary, [5])
+    word = precision_word(precision_of(rng), 3)
+    (expected,) = (await host.generate([prompt], max_new=3, word=word)).sequences
+    alone = Host(device, manifest)
+    image = bytes(device.board.memory)
+    (job,) = prefill_jobs(manifest, {0: (0, len(prompt))})
+    before = device.cycles
+    await start_job(pair, job)
+    if (status := await end_job(pair)) != Status.OK:
+        raise MismatchError(f"a job without trouble ends with {status.name}")
+    length = device.cycles - before
+    seen: Counter[str] = Counter()
+    for number in range(env.scale(9, 60)):
+        kind = ("read", "write", "abort", "reset")[number % 4]
+        at = device.cycles + rng.randrange(1, length)
+        behaviour = rng.choice(MEMORIES[:3])
+        if kind in ("read", "write"):
+            region = manifest.regions[rng.choice(_READ if kind == "read" else _WRITTEN)]
+            first = region.base + rng.randrange(region.lines) * LINE_BYTES
+            last = region.base + region.lines * LINE_BYTES
+            code = rng.choice((SLVERR, DECERR))
+            errors = {(first, last): code}
+            behaviour = dataclasses.replace(
+                behaviour,
+                read_errors=errors if kind == "read" else {},
+                write_errors=errors if kind == "write" else {},
+            )
+        device.behaviour(behaviour, seed=env.seed + number)
+        await start_job(pair, job)
+        if kind in ("abort", "reset"):
+            await device.board.until(Wake.CYCLE, cycle=at)
+        if kind == "reset":
+            await device.reset(rng.randint(1, 3))
+            status = Status.OK
+            for region_, extent in manifest.regions.items():
+                await device.write_register("BASE", extent.base, region_)
+                await device.write_register("SIZE", extent.lines, region_)
+        else:
+            with contextlib.suppress(ValueError):
+                if kind == "abort":
+                    await device.write_register("CONTROL", registers.pack("CONTROL", abort=1))
+            status = await end_job(pair)
+        allowed = {"read": Status.READ, "write": Status.WRITE, "abort": Status.ABORTED}
+        if status not in (Status.OK, allowed.get(kind)):
+            raise MismatchError(f"trouble {number}, {kind}: status {status.name}")
+        seen[f"{kind} {status.name}"] += 1
+        device.behaviour(rng.choice(MEMORIES[:3]), seed=env.seed + number)
+        device.board.memory[: len(image)] = image
+        (found,) = (await alone.generate([prompt], max_new=3, word=word)).sequences
+        if found.tokens != expected.tokens:
+            raise MismatchError(f"after trouble {number}, {kind}: tokens {found.tokens}")
+    report(env, "trouble", pair, env.seed, ", ".join(f"{k}: {n}" for k, n in sorted(seen.items())))
