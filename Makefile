@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.tools/verilator/bin:$(PATH)
 export PYTHONUNBUFFERED := 1
 
 # Options of the commands: CONFIG, OUT, LIB, GATING, LIMIT, JOBS, BENCH, SEED, WAVES,
-# QUICK, SIM, FILES, SLOW, MODEL, PROMPT, TOKENS, DRAFT, GAMMA.
+# QUICK, SIM, FILES, SLOW, MODEL, PROMPT, TOKENS, DRAFT, GAMMA, TOP.
 config := $(or $(CONFIG),small)
 name   := $(basename $(notdir $(config)))
 out    := $(or $(OUT),build/verilog/$(name))
@@ -50,14 +50,14 @@ vectors: setup ## FILES="a.json ...": vector files through both golden forms and
 faults: setup ## plant deliberate faults one at a time; each must turn a bench red
 	@$(PY) -m sim.faults
 
-verilog: setup ## CONFIG=c OUT=folder: plain Verilog, its config and port list
-	@$(PY) -m hw.emit --config "$(config)" --out "$(out)"
+verilog: setup ## CONFIG=c [TOP=chip] OUT=folder: plain Verilog, its config and port list
+	@$(PY) -m hw.emit --config "$(config)" $(if $(TOP),--top "$(TOP)") --out "$(out)"
 
 header: setup ## build/bsspec.h: commands, registers and status codes for drivers in C
 	@mkdir -p build && $(PY) -m model.formats.c_header > build/bsspec.h && echo build/bsspec.h
 
-area: setup ## CONFIG=c [LIB=x.lib GATING=1 LIMIT=fo4]: what each component costs
-	@$(PY) -m synth.area --config "$(config)" $(if $(LIB),--lib "$(LIB)") $(if $(call on,GATING),--clock-gating) $(if $(LIMIT),--limit "$(LIMIT)") $(if $(JOBS),--jobs "$(JOBS)")
+area: setup ## CONFIG=c [TOP=chip LIB=x.lib GATING=1 LIMIT=fo4]: what each component costs
+	@$(PY) -m synth.area --config "$(config)" $(if $(filter chip,$(TOP)),--chip) $(if $(LIB),--lib "$(LIB)") $(if $(call on,GATING),--clock-gating) $(if $(LIMIT),--limit "$(LIMIT)") $(if $(JOBS),--jobs "$(JOBS)")
 
 recipes: setup ## [LIB=x.lib]: the ways to map that area chooses from, side by side
 	@$(PY) -m synth.compare $(if $(LIB),--lib "$(LIB)")

@@ -13,6 +13,7 @@ from typing import Any
 
 from amaranth.back import rtlil
 from amaranth.hdl import (
+    Array,
     ClockSignal,
     Fragment,
     Instance,
@@ -131,6 +132,11 @@ def packed(shape: Any, *, name: str, **kwargs: Any) -> Any:
     if isinstance(shape, data.Layout):
         return data.View(shape, Signal(shape.size, name=name, **kwargs))
     return Signal(shape, name=name, **kwargs)
+
+
+def part_of(value: Value, number: Value, width: int) -> Value:
+    """The ``number``-th ``width`` bits of a value, by a multiplexer."""
+    return Array(value[i : i + width] for i in range(0, len(value), width))[number]
 
 
 def instantiate(

@@ -99,17 +99,17 @@ def measure(
     return result
 
 
-def from_config(name: str) -> Subject:
-    """The core of a preset or of a .toml file."""
+def from_config(name: str, *, chip: bool = False) -> Subject:
+    """The core of a preset or of a .toml file, or the chip of a preset."""
     from hw.config import ConfigError, load
-    from hw.emit import emit
+    from hw.emit import chip_named, emit, emit_chip
 
     try:
-        emission = emit(load(name))
+        emission = emit_chip(chip_named(name)) if chip else emit(load(name))
     except (ConfigError, OSError) as error:
         raise SynthError(str(error)) from None
     return Subject(
-        name=Path(name).stem,
+        name=f"chip-{name}" if chip else Path(name).stem,
         verilog=emission.verilog,
         top=emission.top,
         labels=emission.modules,
@@ -132,6 +132,7 @@ def _arguments() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--config", help="tiny, small, paper or the path of a .toml")
     what.add_argument("--verilog", type=Path, help="a Verilog file instead of a configuration")
+    parser.add_argument("--chip", action="store_true", help="of --config the whole chip")
     parser.add_argument("--top", help="the top module of --verilog (default: its last)")
     parser.add_argument("--lib", help="a Liberty file (default: areas of sky130_fd_sc_hd)")
     parser.add_argument("--json", type=Path, help="where the JSON goes (default: build/synth/)")
@@ -152,7 +153,7 @@ def main() -> int:
         library = libraries.find(arguments.lib)
         if arguments.config:
             _say(f"emitting {arguments.config}")
-            subject = from_config(arguments.config)
+            subject = from_config(arguments.config, chip=arguments.chip)
         else:
             subject = from_verilog(arguments.verilog, arguments.top)
         result = measure(subject, library, options, arguments.jobs)

@@ -97,7 +97,7 @@ class KeyPlanes(Unique):
         enable = Signal(PLACES)
         m.d.comb += enable.eq(
             Cat(
-                self.write & ((self.place == i) | (self.ends & (self.place < i)))
+                self.write & ((self.place == i) | (self.ends & (self.place < i) if i else 0))
                 for i in range(PLACES)
             )
         )

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.layouts import read_line_layout, request_layout
 from hw.chip_config import LINE_BITS, WORD_BITS, ChipConfig
-from hw.library import Unique
+from hw.library import Unique, part_of
 from hw.special.flow import Queue, sticky
 from hw.special.layouts import BF16
 from hw.special.slice import rope_row_bits
@@ -170,7 +170,7 @@ class Loader(Unique):
             m.d.comb += [
                 here[target].eq(shown & (load.target == target)),
                 Value.cast(outputs[target]).eq(
-                    line.data.word_select(number[:bits], width) if bits else line.data
+                    part_of(line.data, number[:bits], width) if bits else line.data
                 ),
             ]
             with m.If(load.target == target):

@@ -13,7 +13,7 @@ from hw.chip_config import TILE_WORDS, WORD_BITS, ChipConfig
 from hw.config import TILE
 from hw.keys.layouts import LINE_WORDS, OPEN_PLANES, line_request_layout, value_job_layout
 from hw.keys.values import RowWriter, ValueWriter
-from hw.library import Unique, instantiate
+from hw.library import Unique, instantiate, part_of
 from hw.special.flow import Queue
 from hw.special.layouts import STATUS
 from hw.special.quantizer import Quantizer
@@ -224,7 +224,7 @@ class Mover(Unique):
         width = WORD_BITS // beats
         m.d.comb += [
             numbers.valid.eq(there & (note.kind == Kind.VALUES)),
-            numbers.payload.values.as_value().eq(words.head.data.word_select(beat, width)),
+            numbers.payload.values.as_value().eq(part_of(words.head.data, beat, width)),
             numbers.payload.live.eq(~0),
             numbers.payload.last.eq(note.ends & (beat == beats - 1)),
             taken.eq(numbers.valid & numbers.ready),

@@ -15,7 +15,8 @@ from amaranth.sim import Simulator
 
 from hw import emit as emission_module
 from hw.compute.lut import LutGenerator
-from hw.config import PRESETS
+from hw.chip_config import CHIPS
+from hw.config import PRESETS, ConfigError
 from hw.emit import emit
 
 TINY = PRESETS["tiny"]
@@ -118,3 +119,30 @@ def test_components_also_run_in_amaranths_simulator() -> None:
     simulator = Simulator(generator)
     simulator.add_testbench(bench)
     simulator.run()
+
+
+@pytest.mark.slow
+def test_a_chip(tmp_path: Path) -> None:
+    """The same text each time; memories by hand; all files."""
+    first, second = (emission_module.emit_chip(CHIPS["tiny"]) for _ in range(2))
+    assert first.verilog == second.verilog
+    found = {each.name: (each.instances, each.rows, each.width) for each in first.memories}
+    # 64 planes of 512 bytes in 8 macros; 256 words of 16 BF16 elements for each of 2 rows.
+    assert found["bsspec_mem_weight_ring"] == (8, 64, 512)
+    assert found["bsspec_mem_bank"] == (2, 256, 256)
+    written = [each for each in first.memories if each.written]
+    assert {each.name for each in first.memories} - {each.name for each in written} == {
+        "bsspec_rom_program"
+    }
+    assert first.memory_bits == sum(each.instances * each.rows * each.width for each in written)
+    names = {path.name for path in emission_module.write(first, tmp_path)}
+    assert "bsspec_chip_tiny.memories.txt" in names
+    fields = json.loads((tmp_path / "bsspec_chip_tiny.json").read_text())
+    assert (fields["ports"], fields["memory_bits"]) == (1, first.memory_bits)
+    assert "m0_axi_araddr" in (tmp_path / "bsspec_chip_tiny.ports.txt").read_text()
+    assert "toplevel: bsspec_chip" in (tmp_path / "bsspec_chip_tiny.core").read_text()
+
+
+def test_a_chip_is_a_preset() -> None:
+    with pytest.raises(ConfigError, match="a chip must be one of tiny, small, paper, not 'odd'"):
+        emission_module.chip_named("odd")
