@@ -297,9 +297,8 @@ def memories_text(emission: Emission) -> str:
     ]
     for each in emission.memories:
         kind = "" if each.written else "  read-only"
-        lines.append(
-            f"{each.name:<32} {each.instances:>6} {each.rows:>6} {each.width:>6} {each.bits:>11,}{kind}"
-        )
+        sizes = f"{each.instances:>6} {each.rows:>6} {each.width:>6} {each.bits:>11,}"
+        lines.append(f"{each.name:<32} {sizes}{kind}")
     lines.append(f"{'all that are written':<32} {'':>20} {emission.memory_bits or 0:>11,}")
     return "\n".join(lines) + "\n"
 

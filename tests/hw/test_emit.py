@@ -14,8 +14,8 @@ import pytest
 from amaranth.sim import Simulator
 
 from hw import emit as emission_module
-from hw.compute.lut import LutGenerator
 from hw.chip_config import CHIPS
+from hw.compute.lut import LutGenerator
 from hw.config import PRESETS, ConfigError
 from hw.emit import emit
 
