@@ -115,7 +115,11 @@ ISSUE_FAULTS: list[Fault] = [
             "word.last.eq(piece.last)",
         ),
         ("every tile of a block starts anew", "piece.first & (tile == 0)", "piece.first"),
-        ("open keys have exponents", "Mux(piece.opened, 1, chosen)", "chosen"),
+        (
+            "open keys have exponents",
+            "Mux(piece.opened, 1, Mux(piece.mix & byte.all(), 0, byte))",
+            "Mux(piece.mix & byte.all(), 0, byte)",
+        ),
         (
             "lines are counted for the planes of a tile",
             "((piece.tiles * piece.p) << 3)",
