@@ -370,7 +370,10 @@ BENCHES = {
             "datapath",
             lambda config: Datapath(chip_of(config)),
             "products from a memory image to the banks, and how busy the array is",
+            # The chip's bench has all of it in its short form.
+            quick=(),
             full=(TINY, SMALL, SLICE),
+            icarus=(),
             hierarchical=("bsspec_mpu", "bsspec_slice"),
         ),
         BenchSpec(
