@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.tools/verilator/bin:$(PATH)
 export PYTHONUNBUFFERED := 1
 
 # Options of the commands: CONFIG, OUT, LIB, GATING, LIMIT, JOBS, BENCH, SEED, WAVES,
-# QUICK, SIM, FILES, SLOW, MODEL, PROMPT, TOKENS, DRAFT, GAMMA, TOP.
+# QUICK, SIM, FILES, SLOW, MODEL, PROMPT, TOKENS, DRAFT, GAMMA, TOP, NAME.
 config := $(or $(CONFIG),small)
 name   := $(basename $(notdir $(config)))
 out    := $(or $(OUT),build/verilog/$(name))
@@ -14,7 +14,7 @@ files  := $(or $(FILES),tests/vectors/*.json)
 on      = $(filter-out 0 no off,$($(1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo decode test sim vectors faults verilog header area recipes variants bench verify lossless example lint types unit quick format clean distclean
+.PHONY: help setup demo decode test sim vectors faults formal verilog header area recipes variants bench verify lossless example lint types unit quick format clean distclean
 
 help: ## list the targets (this)
 	@echo "BS-Spec: make TARGET [OPTION=value ...]"
@@ -49,6 +49,9 @@ vectors: setup ## FILES="a.json ...": vector files through both golden forms and
 
 faults: setup ## plant deliberate faults one at a time; each must turn a bench red
 	@$(PY) -m sim.faults
+
+formal: setup ## proofs by k-induction, and broken copies that must fail [NAME=proof QUICK=1]
+	@$(PY) -m sim.formal.run $(if $(NAME),--name "$(NAME)") $(if $(call on,QUICK),--quick)
 
 verilog: setup ## CONFIG=c [TOP=chip] OUT=folder: plain Verilog, its config and port list
 	@$(PY) -m hw.emit --config "$(config)" $(if $(TOP),--top "$(TOP)") --out "$(out)"

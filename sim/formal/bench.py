@@ -1,0 +1,202 @@
+"""The surroundings of a component in a proof: free inputs, what they keep to, what must hold.
+
+A proof starts in **any** state of the component's registers and memories: one cycle of reset
+follows, and only then are properties asked for. So nothing rests on initial values that an FPGA
+would give, and registers without a reset are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from amaranth.back import rtlil
+from amaranth.hdl import (
+    Assert,
+    Assume,
+    ClockDomain,
+    Fragment,
+    Module,
+    ResetSignal,
+    Signal,
+    Value,
+    ValueCastable,
+)
+from amaranth.lib import stream
+from amaranth.lib.wiring import Component, In
+
+from hw.library import flat_ports
+
+#: Prefixes of the signals that say whether a property, or a rule of the surroundings, holds.
+CHECK, RULE = "holds_", "rule_"
+
+
+class UnknownSignal(ValueError):
+    """A signal that a proof names and the component does not have, or has twice."""
+
+
+def as_value(value: Any) -> Value:
+    """A value or a view as a value."""
+    return value.as_value() if isinstance(value, ValueCastable) else Value.cast(value)
+
+
+class Bench:
+    """A component with free inputs.
+
+    Parameters
+    ----------
+    dut : Component
+        The component; its inputs become free, its submodules are those of the hardware.
+
+    Attributes
+    ----------
+    m : Module
+        For registers of the proof. Their reset is that of the component.
+    dut : Component
+        Its members are read and compared as they are.
+    checks, helpers : dict
+        The properties, and what is proven beside them because the induction needs it.
+    """
+
+    def __init__(self, dut: Component) -> None:
+        self.dut = dut
+        self.m = Module()
+        self.m.domains.sync = domain = ClockDomain("sync", local=True)
+        self.checks: dict[str, Signal] = {}
+        self.helpers: dict[str, Signal] = {}
+        self.rows: dict[str, str] = {}
+        self._fragment = Fragment.get(dut, None)
+        self._ports: dict[str, tuple[Value, None]] = {
+            name: (value, None) for name, member, value in flat_ports(dut) if member.flow == In
+        }
+        # A clock that is no port is a constant, and with it all registers: everything would hold.
+        self._ports["clk"] = (domain.clk, None)
+        self._signals: dict[str, dict[int, Signal]] = {}
+        self._names(self._fragment, "")
+        self.m.submodules.dut = self._fragment
+        self.started = Signal(reset_less=True)
+        self.m.d.comb += ResetSignal().eq(~self.started)
+        self.m.d.sync += self.started.eq(1)
+
+    def _names(self, fragment: Any, place: str) -> None:
+        for statements in getattr(fragment, "statements", {}).values():
+            for statement in statements:
+                for signal in [*statement._lhs_signals(), *statement._rhs_signals()]:
+                    found = self._signals.setdefault(place + signal.name, {})
+                    found[id(signal)] = signal
+        for child, name, _ in fragment.subfragments:
+            self._names(child, f"{place}{name}.")
+
+    def inside(self, name: str) -> Signal:
+        """A signal inside the component, by its place and name: ``queue.stored``.
+
+        Raises
+        ------
+        UnknownSignal
+            If there is none of this name, or more than one.
+        """
+        found = self._signals.get(name, {})
+        if len(found) != 1:
+            raise UnknownSignal(f"the component has {len(found)} signals named {name!r}, not one")
+        return next(iter(found.values()))
+
+    def memory(self, place: str, depth: int, width: int) -> list[Signal]:
+        """The rows of a :class:`~hw.memory.ram.Ram` inside, by its place: ``queue.ram``."""
+        rows = []
+        for i in range(depth):
+            row = self.free(f"row_of_{place.replace('.', '_')}_{i}", width)
+            self.rows[row.name] = f"dut.{place}.rows[{i}]"
+            rows.append(row)
+        return rows
+
+    def free(self, name: str, shape: Any) -> Signal:
+        """A free input of the proof: any value in every cycle."""
+        signal = Signal(shape, name=name)
+        self._ports[name] = (signal, None)
+        return signal
+
+    def constant(self, name: str, shape: Any) -> Signal:
+        """Any value, the same one in every cycle from reset on."""
+        value = self.free(name, shape)
+        self.assume(f"{name}_stays", value == self.past(value, f"{name}_before"), first=False)
+        return value
+
+    def past(self, value: Any, name: str) -> Signal:
+        """``value`` one cycle ago; 0 in the first cycle after reset."""
+        value = as_value(value)
+        register = Signal(value.shape(), name=name)
+        self.m.d.sync += register.eq(value)
+        return register
+
+    @property
+    def running(self) -> Signal:
+        """Whether there was a cycle since reset, so that :meth:`past` has a meaning."""
+        if not hasattr(self, "_running"):
+            self._running = Signal(name="running")
+            self.m.d.sync += self._running.eq(1)
+        return self._running
+
+    def assume(self, name: str, value: Any, *, first: bool = True) -> None:
+        """A rule that the surroundings keep; ``first``: in the first cycle after reset too."""
+        holds = Signal(name=RULE + name)
+        since = self.started if first else self.running
+        self.m.d.comb += [holds.eq(~since | as_value(value).bool()), Assume(holds)]
+
+    def check(self, name: str, value: Any, *, helper: bool = False) -> None:
+        """A property that must hold in every cycle after reset.
+
+        ``helper``: it says how the component is built rather than what it does. It is proven like
+        the others, so it may be used by the induction, but a broken copy must break another one.
+        """
+        if name in self.checks or name in self.helpers:
+            raise ValueError(f"a property named {name!r} is there already")
+        holds = Signal(name=CHECK + name)
+        (self.helpers if helper else self.checks)[name] = holds
+        self.m.d.comb += holds.eq(~self.started | as_value(value).bool())
+
+    def _kept(self, valid: Any, ready: Any, payload: list[Any], name: str) -> Value:
+        """Whether an offer that was not taken is still there, unchanged."""
+        waiting = self.past(as_value(valid) & ~as_value(ready), f"{name}_waits")
+        same: Value = as_value(valid)
+        for i, each in enumerate(map(as_value, payload)):
+            if len(each):
+                same = same & (each == self.past(each, f"{name}_payload_{i}"))
+        return ~waiting | same
+
+    def channel(self, valid: Any, ready: Any, payload: list[Any], name: str, *, ours: bool) -> None:
+        """The rule of a stream or an AXI channel; a property if the component is its source."""
+        kept = self._kept(valid, ready, payload, name)
+        (self.check if ours else self.assume)(f"{name}_stays", kept)
+
+    def streams(self) -> list[str]:
+        """The stream rule at every stream: assumed of those that come in, asked of the others.
+
+        Returns
+        -------
+        names : list of str
+            Streams of which the component is the source.
+        """
+        ours = []
+        for name, member in streams_of(self.dut):
+            port = getattr(self.dut, name)
+            out = member.flow != In
+            self.channel(port.valid, port.ready, [port.payload], name, ours=out)
+            if out:
+                ours.append(name)
+        return ours
+
+    def rtlil(self, *, helpers: bool = True) -> str:
+        """The bench and the component as RTLIL, once; the top module is ``top``."""
+        asked = [*self.checks.values(), *(self.helpers.values() if helpers else ())]
+        self.m.d.comb += [Assert(holds) for holds in asked]
+        text, _ = rtlil.convert_fragment(
+            Fragment.get(self.m, None), self._ports, "top", emit_src=False
+        )
+        return text
+
+
+def streams_of(component: Component) -> Iterator[tuple[str, Any]]:
+    """``(name, member)`` of the streams of a component."""
+    for name, member in component.signature.members.items():
+        if member.is_signature and isinstance(member.signature, stream.Signature):
+            yield name, member
