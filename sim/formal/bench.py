@@ -23,8 +23,9 @@ from amaranth.hdl import (
     ValueCastable,
 )
 from amaranth.lib import stream
-from amaranth.lib.wiring import Component, In
+from amaranth.lib.wiring import Component, In, Out
 
+from hw.axi.bus import Axi, AxiLite, AxiRead, AxiWrite
 from hw.library import flat_ports
 
 #: Prefixes of the signals that say whether a property, or a rule of the surroundings, holds.
@@ -169,19 +170,17 @@ class Bench:
         (self.check if ours else self.assume)(f"{name}_stays", kept)
 
     def streams(self) -> list[str]:
-        """The stream rule at every stream: assumed of those that come in, asked of the others.
+        """The stream rule at every stream and AXI channel, as :meth:`channel` has it.
 
         Returns
         -------
         names : list of str
-            Streams of which the component is the source.
+            Streams and channels of which the component is the source.
         """
         ours = []
-        for name, member in streams_of(self.dut):
-            port = getattr(self.dut, name)
-            out = member.flow != In
-            self.channel(port.valid, port.ready, [port.payload], name, ours=out)
-            if out:
+        for name, is_ours, valid, ready, payload in channels_of(self.dut):
+            self.channel(valid, ready, payload, name, ours=is_ours)
+            if is_ours:
                 ours.append(name)
         return ours
 
@@ -195,8 +194,39 @@ class Bench:
         return text
 
 
-def streams_of(component: Component) -> Iterator[tuple[str, Any]]:
-    """``(name, member)`` of the streams of a component."""
+Channel = tuple[str, bool, Any, Any, list[Any]]
+
+
+def channels_of(component: Component) -> Iterator[Channel]:
+    """The streams and AXI channels of a component.
+
+    Yields ``(name, whether the component is the source, valid, ready, payload)``.
+    """
     for name, member in component.signature.members.items():
-        if member.is_signature and isinstance(member.signature, stream.Signature):
-            yield name, member
+        if not member.is_signature:
+            continue
+        port, out = getattr(component, name), member.flow == Out
+        if isinstance(member.signature, stream.Signature):
+            yield name, out, port.valid, port.ready, [port.payload]
+        elif isinstance(member.signature, AxiRead | AxiWrite | Axi | AxiLite):
+            for channel in ("aw", "w", "b", "ar", "r"):
+                fields = [each for each in member.signature.members if _of(each, channel)]
+                if not fields:
+                    continue
+                valid, ready = (getattr(port, channel + end) for end in ("valid", "ready"))
+                payload = [getattr(port, each) for each in fields]
+                source = out == (channel in ("aw", "w", "ar"))
+                yield f"{name}_{channel}", source, valid, ready, payload
+
+
+def _of(name: str, channel: str) -> bool:
+    """Whether a signal is of the payload of an AXI channel."""
+    rest = name.removeprefix(channel)
+    return rest != name and rest in _FIELDS
+
+
+#: What the channels of an AXI bus carry.
+_FIELDS = {
+    *("id", "addr", "len", "size", "burst", "cache", "prot"),
+    *("data", "strb", "last", "resp"),
+}

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hw.axi.config import PRESETS as MEMORIES
 from sim.fault_list import Fault, faults_of
 from sim.formal.bench import Bench
 from sim.formal.engine import Outcome, prove
 from sim.formal.fifo import fifo
+from sim.formal.splitter import splitter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +57,17 @@ def _fifo(depth: int) -> Proof:
     return Proof(name=f"fifo_{depth}", component=f"Fifo, depth {depth}", build=lambda: fifo(depth))
 
 
+def _splitter(name: str) -> Proof:
+    return Proof(
+        name=f"splitter_{name}",
+        component=f"Splitter, {name}",
+        build=lambda: splitter(MEMORIES[name]),
+    )
+
+
 PROOFS: list[Proof] = [
     *map(_fifo, (2, 3, 4, 5)),
+    *map(_splitter, MEMORIES),
 ]
 
 #: Faults that a proof must see; ``bench`` is its name.
@@ -71,5 +82,14 @@ BROKEN: list[Fault] = [
             "(stored != 0) & (~shown | self.o.ready)",
             "stored != 0",
         ),
+    ),
+    *faults_of(
+        "splitter_tiny",
+        "axi/splitter.py",
+        ("a burst crosses 4 KiB", "Mux(page_left < longest, page_left, longest)", "longest"),
+        ("last one burst too late", "left <= allowed", "left < allowed"),
+        ("a burst too long by a line", "page_left, longest)", "page_left, longest + 1)"),
+        ("an empty request has bursts", "request.count != 0", "1"),
+        ("lines do not follow", "line.eq(line + burst.lines)", "line.eq(line + allowed - 1)"),
     ),
 ]
