@@ -53,6 +53,4 @@ def splitter(config: MemoryConfig) -> Bench:
 
 def _longest(config: MemoryConfig, burst: Signal, left: Signal, offset: Signal) -> Signal:
     """A burst ends for one of the three reasons."""
-    return (
-        (burst.lines == left) | (burst.lines == config.burst_lines) | (offset == PAGE_LINES)
-    )
+    return (burst.lines == left) | (burst.lines == config.burst_lines) | (offset == PAGE_LINES)
