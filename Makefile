@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.tools/verilator/bin:$(PATH)
 export PYTHONUNBUFFERED := 1
 
 # Options of the commands: CONFIG, OUT, LIB, GATING, LIMIT, JOBS, BENCH, SEED, WAVES,
-# QUICK, SIM, FILES, SLOW, MODEL, PROMPT, TOKENS, DRAFT, GAMMA, TOP, NAME.
+# QUICK, SIM, FILES, SLOW, MODEL, PROMPT, TOKENS, DRAFT, GAMMA, TOP, NAME, FAMILY.
 config := $(or $(CONFIG),small)
 name   := $(basename $(notdir $(config)))
 out    := $(or $(OUT),build/verilog/$(name))
@@ -14,7 +14,7 @@ files  := $(or $(FILES),tests/vectors/*.json)
 on      = $(filter-out 0 no off,$($(1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo decode test sim vectors faults formal verilog header area recipes variants bench verify lossless example lint types unit quick format clean distclean
+.PHONY: help setup demo decode test sim vectors faults formal verilog header area fpga recipes variants bench verify lossless example lint types unit quick format clean distclean
 
 help: ## list the targets (this)
 	@echo "BS-Spec: make TARGET [OPTION=value ...]"
@@ -61,6 +61,9 @@ header: setup ## build/bsspec.h: commands, registers and status codes for driver
 
 area: setup ## CONFIG=c [TOP=chip LIB=x.lib GATING=1 LIMIT=fo4]: what each component costs
 	@$(PY) -m synth.area --config "$(config)" $(if $(filter chip,$(TOP)),--chip) $(if $(LIB),--lib "$(LIB)") $(if $(call on,GATING),--clock-gating) $(if $(LIMIT),--limit "$(LIMIT)") $(if $(JOBS),--jobs "$(JOBS)")
+
+fpga: setup ## CONFIG=c [FAMILY=xilinx|ecp5]: what the chip takes of an FPGA
+	@$(PY) -m synth.fpga --config "$(config)" $(if $(FAMILY),--family "$(FAMILY)") $(if $(JOBS),--jobs "$(JOBS)")
 
 recipes: setup ## [LIB=x.lib]: the ways to map that area chooses from, side by side
 	@$(PY) -m synth.compare $(if $(LIB),--lib "$(LIB)")

@@ -10,7 +10,6 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +35,13 @@ class Subject:
     #: Bits of all memories, derived from the configuration; None where nothing is known.
     memory_bits: int | None = None
 
+    def check_memories(self, found: int) -> None:
+        """Refuse a netlist whose memories have other bits than the configuration gives."""
+        if self.memory_bits is not None and found != self.memory_bits:
+            raise SynthError(
+                f"memories: {found} bits in the netlist, {self.memory_bits} by the configuration"
+            )
+
 
 def _say(text: str) -> None:
     print(f"[area] {text}", file=sys.stderr, flush=True)
@@ -46,24 +52,15 @@ def _map_all(
     jobs: int,
     candidates: Callable[[Module, tuple[Recipe, ...]], list[Mapped]],
 ) -> dict[str, Mapped]:
-    """The smallest mapping of every module; the largest texts are started first."""
+    """The smallest mapping of every module."""
     chosen: dict[str, Mapped] = {}
     start = time.monotonic()
-    order = sorted(modules.values(), key=lambda module: -len(module.text))
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(candidates, module, FOR_AREA): module for module in order}
-        try:
-            for done in as_completed(waiting):
-                name = waiting[done].name
-                best = min(done.result(), key=lambda each: each.area)
-                chosen[name] = best
-                seconds = time.monotonic() - start
-                count = f"{len(chosen)}/{len(modules)}"
-                _say(f"{count} {name}: {best.area:.0f} um2 by {best.recipe} ({seconds:.0f} s)")
-        except BaseException:
-            for each in waiting:
-                each.cancel()
-            raise
+    for module, found in hierarchy.each_done(modules, jobs, lambda m: candidates(m, FOR_AREA)):
+        best = min(found, key=lambda each: each.area)
+        chosen[module.name] = best
+        seconds = time.monotonic() - start
+        count = f"{len(chosen)}/{len(modules)}"
+        _say(f"{count} {module.name}: {best.area:.0f} um2 by {best.recipe} ({seconds:.0f} s)")
     return chosen
 
 
@@ -91,11 +88,7 @@ def measure(
         _say(f"longest path {design.longest() / design.fo4:.1f} FO4 with the smallest mappings")
         speed_up(design, options.limit_fo4, lambda module: candidates(module, FOR_SPEED), _say)
     result = report.build(subject, design, options)
-    if subject.memory_bits is not None and result.memory_bits != subject.memory_bits:
-        raise SynthError(
-            f"memories: {result.memory_bits} bits in the netlist, "
-            f"{subject.memory_bits} by the configuration"
-        )
+    subject.check_memories(result.memory_bits)
     return result
 
 

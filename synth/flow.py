@@ -4,22 +4,19 @@ A cell that is left unmapped, or that the library does not have, is an error: a 
 would be too small.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from synth import netlist, yosys
+from synth import hierarchy, netlist, yosys
 from synth.errors import SynthError
-from synth.hierarchy import Module, escape
+from synth.hierarchy import MEMORY_PREFIX, Module
 from synth.libraries import Library
 from synth.netlist import Netlist
 from synth.recipes import Recipe, abc_script, ripple_verilog
 
-#: Modules whose memories stay memories: they are counted in bits, not mapped to flip-flops.
-MEMORY_PREFIX = "bsspec_mem_"
 MEMORY_CELL = "$mem_v2"
 
 
@@ -54,13 +51,7 @@ class Mapped:
 def _front(module: Module, memory: bool) -> list[str]:
     """Passes from the text to coarse cells: arithmetic merged into sums of many operands."""
     return [
-        "read_verilog -formal module.v",
-        *[f"blackbox {escape(child)}" for child in module.children],
-        f"hierarchy -check -top {escape(module.name)}",
-        "proc",
-        "chformal -remove",
-        "delete */t:$print",
-        "check -assert",
+        *hierarchy.reading(module),
         "opt_expr",
         "opt_clean",
         "opt -full",
@@ -179,15 +170,6 @@ def _run(
     return results
 
 
-def _key(module: Module, texts: Mapping[str, str], library: Library, salt: str) -> str:
-    """What a module's result depends on: its text and its children's, the library, the flow."""
-    digest = hashlib.sha256()
-    parts = [module.text, *(texts[child] for child in sorted(module.children))]
-    for part in (*parts, library.digest, salt, yosys.version()):
-        digest.update(hashlib.sha256(part.encode()).digest())
-    return digest.hexdigest()[:16]
-
-
 def _salt(
     recipes: tuple[Recipe, ...], library: Library, options: Options, target_ps: float | None
 ) -> str:
@@ -207,14 +189,13 @@ def candidates(
     build: Path,
 ) -> list[Mapped]:
     """Map a module by each recipe, or take the results from the cache."""
-    key = _key(module, texts, library, _salt(recipes, library, options, target_ps))
+    salt = _salt(recipes, library, options, target_ps)
+    key = hierarchy.digest(module, texts, library.digest, salt)
     folder = build / "modules" / f"{module.name[:60]}-{key}"
     record = folder / "results.json"
     if record.exists():
         return [Mapped(**each) for each in json.loads(record.read_text())]
-    folder.mkdir(parents=True, exist_ok=True)
-    children = [texts[child] for child in module.children]
-    (folder / "module.v").write_text("\n\n".join([module.text, *children, ""]))
+    hierarchy.write(module, texts, folder)
     (folder / "constraints").write_text(f"set_driving_cell {library.inverter}\n")
     for recipe in recipes:
         (folder / f"{recipe.name}.abc").write_text(abc_script(recipe, target_ps))

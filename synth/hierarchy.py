@@ -1,8 +1,12 @@
 """Which modules a Verilog text has, which of them the top needs, and how often."""
 
+import hashlib
 import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from synth import yosys
 from synth.errors import SynthError
@@ -13,6 +17,12 @@ _MODULE = re.compile(
     re.DOTALL,
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+#: Modules whose memories stay memories: they are counted apart, not mapped to flip-flops.
+MEMORY_PREFIX = "bsspec_mem_"
+
+_Result = TypeVar("_Result")
 
 
 @dataclass
@@ -78,3 +88,48 @@ def _count(modules: dict[str, Module], top: str) -> dict[str, Module]:
 def escape(name: str) -> str:
     """A module's name as a Yosys script needs it."""
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "\\" + name
+
+
+def write(module: Module, texts: Mapping[str, str], folder: Path) -> None:
+    """`module.v` in `folder`: the module and, for their ports, its children."""
+    folder.mkdir(parents=True, exist_ok=True)
+    children = [texts[child] for child in module.children]
+    (folder / "module.v").write_text("\n\n".join([module.text, *children, ""]))
+
+
+def reading(module: Module) -> list[str]:
+    """Yosys passes from `module.v` to cells, checks and prints removed; children are boxes."""
+    return [
+        "read_verilog -formal module.v",
+        *[f"blackbox {escape(child)}" for child in module.children],
+        f"hierarchy -check -top {escape(module.name)}",
+        "proc",
+        "chformal -remove",
+        "delete */t:$print",
+        "check -assert",
+    ]
+
+
+def digest(module: Module, texts: Mapping[str, str], *more: str) -> str:
+    """What a module's synthesis depends on: its text, its children's, `more`, Yosys's version."""
+    whole = hashlib.sha256()
+    parts = [module.text, *(texts[child] for child in sorted(module.children))]
+    for part in (*parts, *more, yosys.version()):
+        whole.update(hashlib.sha256(part.encode()).digest())
+    return whole.hexdigest()[:16]
+
+
+def each_done(
+    modules: Mapping[str, Module], jobs: int, work: Callable[[Module], _Result]
+) -> Iterator[tuple[Module, _Result]]:
+    """Every module with what `work` makes of it, as they end; the largest texts start first."""
+    order = sorted(modules.values(), key=lambda module: -len(module.text))
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(work, module): module for module in order}
+        try:
+            for done in as_completed(waiting):
+                yield waiting[done], done.result()
+        except BaseException:
+            for each in waiting:
+                each.cancel()
+            raise
