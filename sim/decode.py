@@ -37,8 +37,6 @@ from sim.board.launch import build_board, run_module
 from sim.build import SimulatorMissing
 from sim.run import Outcome
 
-#: Modules that Verilator compiles once, of chips with many rows.
-BLOCKS = {"small": ("bsspec_mpu", "bsspec_slice"), "paper": ("bsspec_mpu", "bsspec_slice")}
 #: Drafts that a table is chosen from.
 DRAFTS = tuple(Precision.of(p, p) for p in (5, 6, 7, 8))
 
@@ -146,7 +144,7 @@ def decode(arguments: argparse.Namespace, seed: int) -> tuple[Outcome, dict[str,
         raise RuntimeError("the golden model's text changes with drafts")
     print(f"golden: {len(tokens)} tokens, {time.monotonic() - started:.0f} s", flush=True)
     print("building the simulation (minutes, once) ...", flush=True)
-    build = build_board(chip, hierarchical=BLOCKS.get(chip.name, ()))
+    build = build_board(chip)
     longest = len(prompt) + arguments.tokens + 1
     options = {
         "model": arguments.model,

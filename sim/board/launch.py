@@ -49,8 +49,13 @@ def chip_here(environment: Environment) -> ChipConfig:
     return ChipConfig(core=Config(**fields.pop("core")), **fields)
 
 
+#: Modules that Verilator compiles once, by chip: for many rows. Two rows run slower with it, and
+#: compile no sooner.
+BLOCKS = dict.fromkeys(("small", "paper"), ("bsspec_mpu", "bsspec_slice"))
+
+
 def build_board(
-    chip: ChipConfig, *, waves: bool = False, hierarchical: tuple[str, ...] = ()
+    chip: ChipConfig, *, waves: bool = False, hierarchical: tuple[str, ...] | None = None
 ) -> Build:
     """Emits a chip and compiles it with its board, or finds it compiled before.
 
@@ -59,9 +64,8 @@ def build_board(
     chip : ChipConfig
     waves : bool
         Build so that a run can write waves.
-    hierarchical : tuple of str
-        Modules that Verilator compiles once, as ``bsspec_mpu`` and ``bsspec_slice``: for many rows.
-        Two rows run slower with it, and compile no sooner.
+    hierarchical : tuple of str or None
+        Modules that Verilator compiles once and links many times; None for those of ``BLOCKS``.
 
     Raises
     ------
@@ -75,7 +79,7 @@ def build_board(
         design.verilog,
         design.top,
         waves=waves,
-        hierarchical=hierarchical,
+        hierarchical=BLOCKS.get(chip.name, ()) if hierarchical is None else hierarchical,
         board=wrapper(design.ports),
     )
 

@@ -27,7 +27,7 @@ constexpr unsigned INCR = 1, CACHE = 2, PROT = 0;
 constexpr unsigned LOOK_AT_THE_TIME = 64;  // cycles
 
 struct Burst {
-    uint64_t address = 0, ready = 0;
+    uint64_t address = 0, ready = 0, order = 0;
     unsigned id = 0, beats = 0, done = 0, response = 0;
     std::vector<uint8_t> data, strobes;  // of a write that memory takes late
 };
@@ -77,6 +77,7 @@ struct Port {
 Control* control = nullptr;
 uint8_t* memory = nullptr;
 Port ports[PORTS];
+uint64_t arrived = 0;  // bursts so far
 unsigned served = 0;  // the port that last had a share of the rate
 double budget = 0;
 uint64_t seeded = ~uint64_t(0), state = 1;
@@ -225,25 +226,35 @@ void take_beat(unsigned p, const Beat& beat) {
         store(address, beat.data, beat.strobe);
     }
     if (last) {
-        burst.ready = answer_cycle(p);
+        burst.ready = answer_cycle(p), burst.order = ++arrived;
         queue_of(port.answers, burst.id).bursts.push_back(burst);
         port.open.pop_front();
     }
 }
 
-// Chooses the ID whose answer goes next; false if none is due.
+// Chooses the ID whose answer goes next; false if none is due. The oldest burst is answered first,
+// whole, unless the draw says that another one comes between.
 bool choose(std::vector<Queue>& queues, unsigned& current, uint64_t swap) {
     uint64_t next = control->cycles + 1;
     unsigned due = 0;
-    bool goes_on = false;
+    const Queue* best = nullptr;
+    uint64_t oldest = 0;
     for (const Queue& each : queues)
         if (!each.bursts.empty() && each.bursts.front().ready <= next) {
+            const Burst& burst = each.bursts.front();
             due++;
-            goes_on = goes_on || each.id == current;
+            bool begun = burst.done && burst.done < burst.beats && each.id == current;
+            if (begun || !best || burst.order < oldest) {
+                best = &each;
+                oldest = begun ? 0 : burst.order;
+            }
         }
     if (!due) return false;
-    if (goes_on && (due == 1 || !happens(swap))) return true;
-    unsigned chosen = due == 1 ? 0 : draw() % due;
+    if (due == 1 || !happens(swap)) {
+        current = best->id;
+        return true;
+    }
+    unsigned chosen = draw() % due;
     for (const Queue& each : queues)
         if (!each.bursts.empty() && each.bursts.front().ready <= next && !chosen--) {
             current = each.id;
@@ -353,7 +364,7 @@ void board_reads(int p, unsigned arvalid, unsigned arid, uint64_t araddr, unsign
     burst.address = araddr;
     burst.id = arid;
     burst.beats = arlen + 1;
-    burst.ready = answer_cycle(unsigned(p));
+    burst.ready = answer_cycle(unsigned(p)), burst.order = ++arrived;
     queue_of(port.reads, arid).bursts.push_back(burst);
     counters.read_bursts++;
     uint64_t most = outstanding(port.reads);

@@ -342,6 +342,24 @@ def test_an_id_is_in_order_and_two_interleave_if_told(make: Any, swap: float) ->
     assert all(each["most_reads"] > 2 for each in ports.board.counters)
 
 
+def test_the_oldest_burst_is_answered_first(make: Any) -> None:
+    # All are due long before the first one ends.
+    ports = make()
+    ports.board.behave(BoardBehaviour(latency=(3, 3)))
+    asked = [0, 0, 1, 0, 1, 1, 0, 0]
+    left, ended = list(asked), []
+    while len(ended) < len(asked):
+        out = ports.seen[0]
+        if out.r and out.r[3]:
+            ended.append(out.r[0])
+        ar = Address(0, 64, left[0]) if left else None
+        if ar and out.arready:
+            left.pop(0)
+        ports.cycle(Drive(ar=ar, rready=1))
+        ports.board.check()
+    assert ended == asked
+
+
 def test_the_same_seed_does_the_same(make: Any) -> None:
     runs = []
     for seed in (4, 4, 5):
