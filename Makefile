@@ -14,7 +14,7 @@ files  := $(or $(FILES),tests/vectors/*.json)
 on      = $(filter-out 0 no off,$($(1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo decode test sim vectors faults formal verilog header area fpga recipes variants bench verify lossless example lint types unit quick format clean distclean
+.PHONY: help setup demo decode cycles test sim vectors faults formal verilog header area fpga recipes variants bench verify lossless example lint types unit quick format clean distclean
 
 help: ## list the targets (this)
 	@echo "BS-Spec: make TARGET [OPTION=value ...]"
@@ -55,6 +55,9 @@ formal: setup ## proofs by k-induction, and broken copies that must fail [NAME=p
 
 verilog: setup ## CONFIG=c [TOP=chip] OUT=folder: plain Verilog, its config and port list
 	@$(PY) -m hw.emit --config "$(config)" $(if $(TOP),--top "$(TOP)") --out "$(out)"
+
+cycles: setup ## [CONFIG=c MODEL="a b" LENGTH=n ROWS=n DRAFT=W6KV6 OUT=x.json]: how long steps take (modelled)
+	@$(PY) -m sim.step_times $(if $(CONFIG),--config $(CONFIG)) $(if $(MODEL),--model $(MODEL)) $(if $(LENGTH),--length "$(LENGTH)") $(if $(ROWS),--rows "$(ROWS)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OUT),--json "$(OUT)")
 
 header: setup ## build/bsspec.h: commands, registers and status codes for drivers in C
 	@mkdir -p build && $(PY) -m model.formats.c_header > build/bsspec.h && echo build/bsspec.h

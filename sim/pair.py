@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,10 @@ COMPARED = tuple(
 _CHUNK = 1 << 24
 
 
+#: Makes a simulator a device.
+AsDevice = Callable[[Simulator], SimulatorDevice]
+
+
 def shape_of(chip: ChipConfig) -> MachineShape:
     """The shape of a chip, as its software sees it."""
     return MachineShape(
@@ -57,6 +62,8 @@ class Pair:
         With as many bytes of memory.
     manifest : Manifest
         Of the image in both.
+    as_device : callable
+        Makes the simulator a device.
 
     Attributes
     ----------
@@ -64,13 +71,27 @@ class Pair:
         Jobs that were compared, and in them registers and bytes of memory.
     """
 
-    def __init__(self, rtl: RtlDevice, simulator: Simulator, manifest: Manifest) -> None:
+    def __init__(
+        self,
+        rtl: RtlDevice,
+        simulator: Simulator,
+        manifest: Manifest,
+        as_device: AsDevice = SimulatorDevice,
+    ) -> None:
         self.rtl, self.simulator, self.manifest = rtl, simulator, manifest
-        self.device = SimulatorDevice(simulator)
+        self.device = as_device(simulator)
         self.jobs = self.registers = self.bytes = 0
 
     @classmethod
-    async def start(cls, dut: Any, chip: ChipConfig, image: Image, *, seed: int) -> Pair:
+    async def start(
+        cls,
+        dut: Any,
+        chip: ChipConfig,
+        image: Image,
+        *,
+        seed: int,
+        as_device: AsDevice = SimulatorDevice,
+    ) -> Pair:
         """Both, with an image in memory and noise in all that a job may write.
 
         Nothing outside of the regions that a job writes may be written.
@@ -82,11 +103,13 @@ class Pair:
         image : Image
         seed : int
             Of the memory and of the noise.
+        as_device : callable
+            As of the class.
         """
         manifest = image.manifest
         size = manifest.base + manifest.size
         rtl = await RtlDevice.start(dut, chip, memory_bytes=size, seed=seed)
-        pair = cls(rtl, Simulator(manifest.shape, size), manifest)
+        pair = cls(rtl, Simulator(manifest.shape, size), manifest, as_device)
         noise = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
         # An Inf or NaN of either sign in every other number of 16 bits.
         noise[1::4] |= 0x7F

@@ -6,6 +6,7 @@ run programs in tests. Whoever runs it stands for the window of registers and fo
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from dataclasses import dataclass
 
@@ -17,6 +18,20 @@ _WINDOW_WORDS = 1024
 
 def _bits(word: int, first: int, count: int) -> int:
     return word >> first & (1 << count) - 1
+
+
+@functools.cache
+def _fields(word: int) -> tuple[Op, int, int, int, bool, int]:
+    """Operation, registers, whether the constant is used, and the constant."""
+    target, first, second = (_bits(word, 5 + 5 * i, 5) for i in range(3))
+    return (
+        Op(_bits(word, 0, 5)),
+        target,
+        first,
+        second,
+        bool(_bits(word, 20, 1)),
+        _bits(word, 21, 32),
+    )
 
 
 @dataclass(frozen=True)
@@ -108,10 +123,7 @@ class ProcessorModel:
         ValueError
             If it reads a register that nothing was written to.
         """
-        word = self.program[self.place]
-        op = Op(_bits(word, 0, 5))
-        target, first, second = (_bits(word, 5 + 5 * i, 5) for i in range(3))
-        uses, constant = bool(_bits(word, 20, 1)), _bits(word, 21, 32)
+        op, target, first, second, uses, constant = _fields(self.program[self.place])
         branch = Op.IF_EQUAL <= op <= Op.IF_NOT_BELOW
         reads_a = op not in (Op.OUT, Op.CALL)
         reads_second = op in (Op.STORE, Op.OUT) or (

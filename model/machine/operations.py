@@ -43,10 +43,14 @@ class Operations:
         state: rows, precision and bank.
         memory: what they read and write.
         weights: the memory's, decoded.
+
+    Attributes:
+        heard: told of each HEAD's argmax by row; None for nobody.
     """
 
     def __init__(self, state: State, memory: Memory, weights: Weights) -> None:
         self.state, self.memory, self.weights = state, memory, weights
+        self.heard: Callable[[Mapping[int, int]], object] | None = None
         self._run: dict[Opcode, Callable[[Fields], None]] = {
             Opcode.FENCE: lambda fields: None,
             Opcode.EMBED: self._embed,
@@ -135,3 +139,5 @@ class Operations:
         need(bool(torch.isfinite(live).all()), Status.NUMBER, "HEAD: a logit is infinite")
         for row, token in zip(rows, best.tolist(), strict=True):
             state.argmax[row] = token
+        if self.heard:
+            self.heard(dict(zip(rows, best.tolist(), strict=True)))
