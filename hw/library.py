@@ -7,6 +7,8 @@ hours and hundreds of megabytes. Here a :class:`Unique` component has a fixed mo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
@@ -80,20 +82,33 @@ class Library:
             return
         self.children[name] = {}
         self._stack.append(name)
-        token = _active.set(self)
         try:
-            ports = _ports(component)
-            fragment = Fragment.get(component, None)
-            text, _ = rtlil.convert_fragment(fragment, ports, name, emit_src=False)
+            with recording(self):
+                ports = _ports(component)
+                fragment = Fragment.get(component, None)
+                text, _ = rtlil.convert_fragment(fragment, ports, name, emit_src=False)
         finally:
-            _active.reset(token)
             self._stack.pop()
         self.modules[name] = component
         self._rtlil[name] = text
 
+    def text(self, name: str) -> str:
+        """RTLIL of a module."""
+        return self._rtlil[name]
+
     def rtlil(self) -> str:
         """RTLIL of all modules, children before parents."""
         return "\n".join(self._rtlil[name] for name in self.modules)
+
+
+@contextmanager
+def recording(library: Library) -> Iterator[None]:
+    """In it, what is elaborated instantiates modules of ``library``."""
+    token = _active.set(library)
+    try:
+        yield
+    finally:
+        _active.reset(token)
 
 
 def port_name(path: tuple[str | int, ...]) -> str:

@@ -94,18 +94,25 @@ class AttentionWalker(Unique):
         each = self.passes.payload
         lines = line_bits(config)
 
-        first_block, last_block = Signal(BLOCK_BITS), Signal(BLOCK_BITS)
+        first_block = Signal(BLOCK_BITS)
+        last_block = Signal(BLOCK_BITS)
         m.d.comb += [
             first_block.eq(each.start >> 6),
             last_block.eq(first_block + (each.rows != each.rows_first)),
         ]
         # The key block that is next, in which form; the value tile that is next, its n-tile.
-        key, value = Signal(BLOCK_BITS + 1), Signal(BLOCK_BITS + 1)
+        key = Signal(BLOCK_BITS + 1)
+        value = Signal(BLOCK_BITS + 1)
         opened = Signal()
         channels = Signal(head_tiles_bits(config))
-        key_offset, value_offset, channel_offset = Signal(lines), Signal(lines), Signal(lines)
+        key_offset = Signal(lines)
+        value_offset = Signal(lines)
+        channel_offset = Signal(lines)
 
-        closed_needed, is_own, last_channels, last_value = Signal(), Signal(), Signal(), Signal()
+        closed_needed = Signal()
+        is_own = Signal()
+        last_channels = Signal()
+        last_value = Signal()
         m.d.comb += [
             closed_needed.eq(key < last_block),
             is_own.eq(key >= first_block),
@@ -137,7 +144,9 @@ class AttentionWalker(Unique):
         ]
 
         fetch, piece, job = self.fetches.payload, self.pieces.payload, self.jobs.payload
-        key_done, value_done, pass_done = Signal(), Signal(), Signal()
+        key_done = Signal()
+        value_done = Signal()
+        pass_done = Signal()
         m.d.comb += job.words.eq(TILE_WORDS)
         with m.FSM():
             with m.State("ROWS"):
@@ -260,7 +269,9 @@ class AttentionWalker(Unique):
         """Rows that take part: a key tile's closed form is seen by rows whose own block lies behind
         it, its open form by its own rows, a value tile by both."""
         count = self.config.core.t_m
-        all_rows, early, result = Signal(count), Signal(count), Signal(count)
+        all_rows = Signal(count)
+        early = Signal(count)
+        result = Signal(count)
         sees = Mux(self.pieces.payload.mix, block > first_block, block >= first_block)
         m.d.comb += [
             all_rows.eq(Cat(each.rows > i for i in range(count))),

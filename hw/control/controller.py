@@ -283,6 +283,8 @@ class Controller(Unique):
             self.closed_requests.valid.eq(closed.count != 0),
             self.closed_requests.payload.eq(closed.head),
         ]
+        with m.If(flush):
+            m.d.sync += closed.count.eq(0)
         waiting = {
             "works": ~works.empty,
             "moves": ~moves.empty,
@@ -310,7 +312,8 @@ class Controller(Unique):
         content = Signal(8 * LINE_BYTES, reset_less=True)
         strobes = Signal(TEXT_WORDS, reset_less=True)
         line = Signal(kept["line"].shape(), reset_less=True)
-        asks, gives = Signal(), Signal()
+        asks = Signal()
+        gives = Signal()
         free = Signal()
         m.d.comb += [
             free.eq(~asks & ~gives),

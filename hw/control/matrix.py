@@ -116,7 +116,8 @@ class MatrixWalker(Unique):
         left = Signal(SIDE_BITS)
         tiles = Signal(TILES_BITS)
         planes = Signal(range(PLANE_LINES * config.ring_rows + 1))
-        last_block, last_tile = Signal(), Signal()
+        last_block = Signal()
+        last_tile = Signal()
         m.d.comb += [
             left.eq(matrix.k_tiles - k),
             last_block.eq(left <= matrix.tiles_per_block),

@@ -118,7 +118,9 @@ class Processor(Unique):
         branches = Cat(
             is_op[each] for each in (Op.IF_EQUAL, Op.IF_DIFFERENT, Op.IF_BELOW, Op.IF_NOT_BELOW)
         ).any()
-        a, second, b = Signal(WORD_BITS), Signal(WORD_BITS), Signal(WORD_BITS)
+        a = Signal(WORD_BITS)
+        second = Signal(WORD_BITS)
+        b = Signal(WORD_BITS)
         m.d.comb += [
             constant.eq(word[-IMMEDIATE_BITS:]),
             a.eq(Mux(fields[1] == 0, 0, registers[fields[1]])),
@@ -130,7 +132,8 @@ class Processor(Unique):
         address = Signal(ADDRESS_BITS)
         in_scratch = address[-1]
         loaded = Signal()
-        load_waits, store_waits = Signal(), Signal()
+        load_waits = Signal()
+        store_waits = Signal()
         m.d.comb += [
             address.eq(a + constant),
             load_waits.eq(is_op[Op.LOAD] & ~loaded),

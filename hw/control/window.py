@@ -119,9 +119,12 @@ class RegisterWindow(Unique):
         ram = instantiate(m, "ram", Ram, purpose="registers", width=WORD_BITS, depth=WINDOW_ROWS)
         self.ram_data = ram.read_data
         # What the host's side asks for: wants, then does where the cycle is its own.
-        self.host_reads, self.host_writes = Signal(), Signal()
-        self.read_wants, self.write_wants = Signal(), Signal()
-        self.host_read_row, self.host_write_row = Signal(ROW_BITS), Signal(ROW_BITS)
+        self.host_reads = Signal()
+        self.host_writes = Signal()
+        self.read_wants = Signal()
+        self.write_wants = Signal()
+        self.host_read_row = Signal(ROW_BITS)
+        self.host_write_row = Signal(ROW_BITS)
         self.host_write_data = Signal(WORD_BITS)
         free = ~self.read & ~self.write
         reads_next = Signal()
@@ -149,9 +152,13 @@ class RegisterWindow(Unique):
     def _state(self, m: Module) -> None:
         """Control, status and interrupts; ``does`` says what the host's write does here."""
         self.status = Signal(STATUS_BITS, init=Status.OK)
-        self.enable, self.pending = Signal(), Signal()
-        self.does_start, self.does_abort, self.does_clear = Signal(), Signal(), Signal()
-        self.does_enable, self.does_acknowledge = Signal(), Signal()
+        self.enable = Signal()
+        self.pending = Signal()
+        self.does_start = Signal()
+        self.does_abort = Signal()
+        self.does_clear = Signal()
+        self.does_enable = Signal()
+        self.does_acknowledge = Signal()
         self.enable_value = Signal()
         m.d.comb += self.interrupt.eq(self.pending & self.enable)
         with m.If(self.does_start):
@@ -176,7 +183,8 @@ class RegisterWindow(Unique):
     def _writes(self, m: Module) -> None:
         bus = self.s_axi
         # Address and data, each kept from when it comes until the write is done.
-        addressed, filled = Signal(), Signal()
+        addressed = Signal()
+        filled = Signal()
         address = Signal.like(bus.awaddr)
         data = Signal.like(bus.wdata)
         whole = Signal()
@@ -218,7 +226,8 @@ class RegisterWindow(Unique):
 
         # A write is done in one cycle, and looked at in no earlier one: what is refused while a
         # job runs is decided as of then.
-        turn, fires = Signal(), Signal()
+        turn = Signal()
+        fires = Signal()
         counters = Signal()
         m.d.comb += [
             turn.eq(self.ready & addressed & filled & ~bus.bvalid),
@@ -285,7 +294,9 @@ class RegisterWindow(Unique):
                     with m.Case(row_of(name)):
                         m.d.comb += word.eq(value)
 
-        turn, fires, coming = Signal(), Signal(), Signal()
+        turn = Signal()
+        fires = Signal()
+        coming = Signal()
         m.d.comb += [
             # While a word comes no address is kept: the next one is taken no earlier than then.
             turn.eq(self.ready & addressed & ~bus.rvalid),

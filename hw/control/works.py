@@ -81,7 +81,8 @@ class Works(Unique):
         matrices = instantiate(m, "matrices", MatrixWalker, config)
         attention = instantiate(m, "attention", AttentionWalker, config)
         work = self.works.payload
-        is_pass, is_job = Signal(), Signal()
+        is_pass = Signal()
+        is_job = Signal()
         m.d.comb += [
             is_pass.eq(work.kind == Work.PASS),
             is_job.eq(work.kind == Work.JOB),

@@ -139,7 +139,8 @@ class TileFront(Unique):
         taken = Signal()
         reads = Signal()
         lost = Signal()
-        last_group, last_tile = Signal(), Signal()
+        last_group = Signal()
+        last_tile = Signal()
         ends = Signal()
         m.d.comb += [
             last_group.eq(group == GROUPS - 1),

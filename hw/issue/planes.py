@@ -95,7 +95,9 @@ class PlaneReader(Unique):
 
         valid = Signal()
         moves = Signal()
-        last_plane, last_group, last_tile = Signal(), Signal(), Signal()
+        last_plane = Signal()
+        last_group = Signal()
+        last_tile = Signal()
         m.d.comb += [
             moves.eq(self.pieces.valid & arrived & (~valid | self.planes.ready)),
             self.read.eq(moves),

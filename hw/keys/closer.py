@@ -60,12 +60,14 @@ class KeyCloser(Unique):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         job, out = self.job, self.lines
-        busy, in_planes = Signal(), Signal()
+        busy = Signal()
+        in_planes = Signal()
         # Of the exponents the tile, of the planes the row that is read next.
         row = Signal(range(1 << (planes_row_bits(self.config))))
         rows_left = Signal(planes_row_bits(self.config) + 1)
         number = Signal(range(PLANE_LINES))
-        taken, last = Signal(), Signal()
+        taken = Signal()
+        last = Signal()
         m.d.comb += [
             self.busy.eq(busy),
             out.valid.eq(busy),

@@ -178,8 +178,12 @@ class KeyMaker(Unique):
         needed = Signal(TILE.bit_length())
         here = Signal(self.token_bits + 1)
         lines = Signal(range(self.row_lines + 1))
-        last_group, last_line, last_step, live = Signal(), Signal(), Signal(), Signal()
-        moves, reads = Signal(), Signal()
+        last_group = Signal()
+        last_line = Signal()
+        last_step = Signal()
+        live = Signal()
+        moves = Signal()
+        reads = Signal()
         following = Signal(self.line_bits + 1)
         m.d.comb += [
             lines.eq(job.head_tiles << 1),

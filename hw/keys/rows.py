@@ -103,7 +103,9 @@ class KeyRows(Unique):
         token = Signal(range(TILE))
         position = Signal(self.line_bits + 1)
         channels_taken = Signal()
-        last_line, last_token, taken = Signal(), Signal(), Signal()
+        last_line = Signal()
+        last_token = Signal()
+        taken = Signal()
         m.d.comb += [
             self.jobs.ready.eq(~active & ~(self.jobs.payload.close & channels_taken)),
             last_line.eq(line == (job.head_tiles << 1) - 1),
@@ -185,7 +187,8 @@ class KeyRows(Unique):
         ]
         # Tokens.
         running = Signal(8, reset_less=True)
-        line_top, top = Signal(8), Signal(8)
+        line_top = Signal(8)
+        top = Signal(8)
         m.d.comb += [
             line_top.eq(_largest([widest[1][0], widest[1][1]], 1)[0]),
             top.eq(Mux(~marks[1][0] & (running > line_top), running, line_top)),

@@ -64,13 +64,15 @@ class KeyScales(Unique):
         ram = instantiate(
             m, "ram", RamBytes, purpose="key_scales", width=8 * drain, depth=BLOCKS * beats
         )
-        written, given = Signal(), Signal()
+        written = Signal()
+        given = Signal()
         counts = [Signal(TILE.bit_length(), name=f"tokens_{i}", reset_less=True) for i in range(2)]
         waiting = Signal(range(BLOCKS + 1))
         beat = Signal(range(beats))
         shown = Signal()
         alive = Signal(drain, reset_less=True)
-        reads, ends = Signal(), Signal()
+        reads = Signal()
+        ends = Signal()
         scale = Signal(8)
         m.d.comb += [
             scale.eq(Mux(self.exponent.any(), self.exponent - 1, 0)),

@@ -121,7 +121,8 @@ class KeyTransposer(Unique):
         # An open block is there until it was used, a closed one until it was written out.
         shown = Signal()
         uses = Signal(range(OPEN_PLANES * config.head_tiles_max * config.core.fold + 1))
-        used, opened = Signal(), Signal()
+        used = Signal()
+        opened = Signal()
         m.d.comb += [
             opened.eq(maker.made & ~job.close),
             used.eq(shown & self.open_read & (uses == 1)),

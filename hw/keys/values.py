@@ -75,7 +75,8 @@ class ValueWriter(Unique):
 
         # A row comes, and leaves plane by plane: its numbers move up a bit a cycle.
         full = Signal()
-        turns, turned = Signal(), Signal()
+        turns = Signal()
+        turned = Signal()
         taken = Signal()
         row = [Signal(OPEN_PLANES, name=f"channel_{i}", reset_less=True) for i in range(TILE)]
         beat = [
@@ -152,8 +153,10 @@ class ValueWriter(Unique):
         number = Signal(range(OPEN_PLANES + 1))
         line = Signal(tile.shape(), reset_less=True)
         shown = Signal()
-        asked, given = Signal(), Signal()
-        moves, ends = Signal(), Signal()
+        asked = Signal()
+        given = Signal()
+        moves = Signal()
+        ends = Signal()
         m.d.comb += [
             self.requests.valid.eq(shown & ~asked),
             self.requests.payload.line.eq(line),

@@ -57,8 +57,11 @@ class Fifo(Unique):
         width = Shape.cast(self.shape).width
         ram = instantiate(m, "ram", Ram, purpose=self.purpose, width=width, depth=depth)
         stored = Signal(range(depth + 1))
-        write_row, read_row = Signal(range(depth)), Signal(range(depth))
-        write, read, shown = Signal(), Signal(), Signal()
+        write_row = Signal(range(depth))
+        read_row = Signal(range(depth))
+        write = Signal()
+        read = Signal()
+        shown = Signal()
         payload = self.o.payload
         m.d.comb += [
             self.i.ready.eq(stored != depth),

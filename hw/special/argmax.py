@@ -77,7 +77,9 @@ class Argmax(Unique):
 
         # Stage 1 holds the best of a beat. It waits where it is the row's last and the index of the
         # row before has not left.
-        s1_taken, s1_live, s1_last = Signal(), Signal(reset_less=True), Signal(reset_less=True)
+        s1_taken = Signal()
+        s1_live = Signal(reset_less=True)
+        s1_last = Signal(reset_less=True)
         s1_rank = Signal(32, reset_less=True)
         s1_place = Signal(max(1, (self.elements - 1).bit_length()), reset_less=True)
         waits = Signal()

@@ -173,7 +173,10 @@ class Epilogue(Unique):
             instantiate(m, f"slice_{row}", Slice, elements=elements) for row in range(core.t_m)
         ]
 
-        from_results, from_words, is_packed, exclusive = Signal(), Signal(), Signal(), Signal()
+        from_results = Signal()
+        from_words = Signal()
+        is_packed = Signal()
+        exclusive = Signal()
         m.d.comb += [
             from_results.eq(_is_one_of(job.op, FROM_RESULTS)),
             from_words.eq(_is_one_of(job.op, FROM_WORDS)),
@@ -184,7 +187,9 @@ class Epilogue(Unique):
         # Progress within the job: word and part of it.
         word = Signal(config.word_bits + 1)
         part = Signal(range(max(2, parts)))
-        first, last_part, last_word = Signal(), Signal(), Signal()
+        first = Signal()
+        last_part = Signal()
+        last_word = Signal()
         enters = Signal()
         # Low channels of a pair of words are held in one cycle.
         hold = Signal()
@@ -213,7 +218,9 @@ class Epilogue(Unique):
             ),
             _JOBS_UNDER_WAY,
         )
-        quiet, may_begin, slices_idle = Signal(), Signal(), Signal()
+        quiet = Signal()
+        may_begin = Signal()
+        slices_idle = Signal()
         m.d.comb += [
             slices_idle.eq(Cat(each.idle for each in slices).all()),
             quiet.eq(slices_idle & (targets.count == 0)),
@@ -394,7 +401,8 @@ class Epilogue(Unique):
         """The tile of probabilities that is read next: its block, and who sees it."""
         block = Signal(BLOCK_BITS)
         channels = Signal(HEAD_TILES_BITS)
-        last_channels, restart = Signal(), Signal()
+        last_channels = Signal()
+        restart = Signal()
         sees = Signal(len(slices))
         staged = Signal(len(slices))
         for row, each in enumerate(slices):
@@ -432,7 +440,9 @@ class Epilogue(Unique):
         self._kept = Array(
             Signal(WORD_BITS, name=f"word_{row}", reset_less=True) for row in range(core.t_m)
         )
-        have, asked, moves = Signal(), Signal(), Signal()
+        have = Signal()
+        asked = Signal()
+        moves = Signal()
         number = Signal(config.word_bits + 1)  # The next word to read.
         done = Signal()
         m.d.comb += [

@@ -70,7 +70,8 @@ class Groups:
         layout = data.StructLayout({"beat": source.payload.shape(), "final": 1})
         ram = instantiate(m, "ram", Ram, purpose=purpose, width=layout.size, depth=depth)
 
-        self.taken, self.closing = Signal(name="taken"), Signal(name="closing")
+        self.taken = Signal(name="taken")
+        self.closing = Signal(name="closing")
         occupied = Signal(range(depth + 1), name="occupied")
         open_rows = Signal(range(rows + 1), name="open_rows")
         groups_taken = Signal(range(GROUPS_WAITING + 1), name="groups_taken")
@@ -94,7 +95,8 @@ class Groups:
                 open_rows.eq(Mux(last_row, 0, open_rows + 1)),
             ]
 
-        self.seen, self.closed = Signal(name="seen"), Signal(name="closed")
+        self.seen = Signal(name="seen")
+        self.closed = Signal(name="closed")
         complete = Signal(range(rows + 1), name="complete", reset_less=True)
         m.d.sync += [
             self.seen.eq(self.taken),

@@ -263,7 +263,8 @@ class RmsNorm(Unique):
         squares = instantiate(m, "squares", SquareSum, elements=self.elements, longest=self.longest)
         root = instantiate(m, "root", InverseRoot, longest=self.longest)
         lanes = instantiate(m, "lanes", NormLanes, elements=self.elements)
-        loaded, ends = Signal(), Signal()
+        loaded = Signal()
+        ends = Signal()
         scale = Signal(SCALE, reset_less=True)
         m.d.comb += [
             squares.numbers.valid.eq(self.numbers.valid),

@@ -323,7 +323,9 @@ class Slice(Unique):
         ram = instantiate(m, "gates", Ram, purpose="gates", width=width, depth=rows)
         row = Signal(range(rows))
         fresh = Signal()  # The gates of ``row`` are at the memory's output.
-        writes, reads, taken = Signal(), Signal(), Signal()
+        writes = Signal()
+        reads = Signal()
+        taken = Signal()
         m.d.comb += [
             writes.eq(self.enters & is_op[Op.GATE]),
             taken.eq(self.enters & is_op[Op.UP]),
@@ -351,7 +353,9 @@ class Slice(Unique):
         )
         row = Signal(rope_row_bits(elements))
         next_row = Signal.like(row)
-        fresh, reads, taken = Signal(), Signal(), Signal()
+        fresh = Signal()
+        reads = Signal()
+        taken = Signal()
         m.d.comb += [
             taken.eq(self.enters & is_op[Op.ROPE] & ~control.hold),
             # All heads have the same factors.
@@ -484,7 +488,8 @@ class Slice(Unique):
         part = Signal(range(max(2, parts)))
         word = Signal(WORD_BITS, reset_less=True)
         valid = Signal()
-        pairs, second = Signal(), Signal()
+        pairs = Signal()
+        second = Signal()
         high_word = Signal(WORD_BITS, reset_less=True)
         kept = Signal(WORD_BITS, reset_less=True)
         m.d.comb += [

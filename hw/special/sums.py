@@ -61,8 +61,10 @@ class AlignedSum(Unique):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         width, reach = self.width, self.reach
-        large_sign, small_sign = Signal(), Signal()
-        large, small = Signal(width), Signal(width)
+        large_sign = Signal()
+        small_sign = Signal()
+        large = Signal(width)
+        small = Signal(width)
         large_exponent = Signal(signed(UNPACKED_EXPONENT_BITS))
         small_exponent = Signal(signed(UNPACKED_EXPONENT_BITS))
         m.d.comb += [

@@ -121,7 +121,8 @@ class WriteArbiter(Unique):
 
         # Whose lines pass.
         passed = Signal(COUNT_BITS)
-        moves, ends = Signal(), Signal()
+        moves = Signal()
+        ends = Signal()
         with m.If(work.count != 0), m.Switch(work.head.source):
             for i, each in enumerate(lines):
                 with m.Case(i):

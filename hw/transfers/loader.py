@@ -135,8 +135,11 @@ class Loader(Unique):
         # bits say which one of the line comes next.
         number = Signal(place_bits(config))
         place = Signal(place_bits(config))
-        shown, accepted = Signal(), Signal()
-        moves, last_word, ends = Signal(), Signal(), Signal()
+        shown = Signal()
+        accepted = Signal()
+        moves = Signal()
+        last_word = Signal()
+        ends = Signal()
         m.d.comb += [
             shown.eq(self.read_lines.valid & (work.count != 0)),
             place.eq(load.word + number),

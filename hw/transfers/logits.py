@@ -76,7 +76,8 @@ class LogitsWriter(Unique):
         address = Signal(line_address_bits(self.config))
         row = Signal(range(core.t_m))
         sends = Signal()
-        takes, full = Signal(), Signal()
+        takes = Signal()
+        full = Signal()
         m.d.comb += [
             self.results.ready.eq(~sends),
             takes.eq(self.results.valid & ~sends),
@@ -105,8 +106,10 @@ class LogitsWriter(Unique):
 
         # A row a cycle: its request and its line, each of which may be taken first.
         mine = Array(rows)[row]
-        asked, given = Signal(), Signal()
-        asks, gives = Signal(), Signal()
+        asked = Signal()
+        given = Signal()
+        asks = Signal()
+        gives = Signal()
         over = Signal()
         m.d.comb += [
             self.requests.valid.eq(sends & mine & ~asked),

@@ -128,8 +128,11 @@ class Mover(Unique):
         # h * words + w, and j * group + h.
         offset = Signal(config.word_bits)
         staged_row = Signal(row_bits(config))
-        between, scatter = Signal(), Signal()
-        last_word, last_head, ends = Signal(), Signal(), Signal()
+        between = Signal()
+        scatter = Signal()
+        last_word = Signal()
+        last_head = Signal()
+        ends = Signal()
         m.d.comb += [
             scatter.eq(move.kind == Kind.SCATTER),
             between.eq(scatter | (move.kind == Kind.GATHER)),
@@ -137,7 +140,8 @@ class Mover(Unique):
             last_head.eq(last_word & (~between | (head == move.group - 1))),
             ends.eq(last_head & (~between | (position == move.positions - 1))),
         ]
-        row, place = Signal(row_bits(config)), Signal(config.word_bits)
+        row = Signal(row_bits(config))
+        place = Signal(config.word_bits)
         staged_place = Signal(config.word_bits)
         m.d.comb += [
             row.eq(move.row + position),
@@ -146,8 +150,11 @@ class Mover(Unique):
         ]
 
         # A read is asked for where its word will find a place.
-        begun, asked = Signal(), Signal()
-        may_begin, room, reads = Signal(), Signal(), Signal()
+        begun = Signal()
+        asked = Signal()
+        may_begin = Signal()
+        room = Signal()
+        reads = Signal()
         m.d.comb += [
             may_begin.eq((move.kind != Kind.VALUES) | (values.count != JOBS)),
             room.eq(words.count + asked < WORDS),

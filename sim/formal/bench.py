@@ -7,7 +7,7 @@ would give, and registers without a reset are free.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from amaranth.back import rtlil
@@ -27,6 +27,8 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw.axi.bus import Axi, AxiLite, AxiRead, AxiWrite
 from hw.library import flat_ports
+from hw.memory.fifo import Fifo
+from sim.formal.cuts import Cut, cut
 
 #: Prefixes of the signals that say whether a property, or a rule of the surroundings, holds.
 CHECK, RULE = "holds_", "rule_"
@@ -48,6 +50,11 @@ class Bench:
     ----------
     dut : Component
         The component; its inputs become free, its submodules are those of the hardware.
+    keep : collection of str or None
+        Names of modules that stay inside; all others that the component instantiates are taken
+        out (:mod:`sim.formal.cuts`). None keeps those without streams or, without ``out``, all.
+    out : collection of str or None
+        Names of modules without streams that are taken out.
 
     Attributes
     ----------
@@ -59,19 +66,39 @@ class Bench:
         The properties, and what is proven beside them because the induction needs it.
     """
 
-    def __init__(self, dut: Component) -> None:
+    def __init__(
+        self,
+        dut: Component,
+        keep: Collection[str] | None = None,
+        out: Collection[str] | None = None,
+    ) -> None:
         self.dut = dut
         self.m = Module()
         self.m.domains.sync = domain = ClockDomain("sync", local=True)
         self.checks: dict[str, Signal] = {}
         self.helpers: dict[str, Signal] = {}
         self.rows: dict[str, str] = {}
-        self._fragment = Fragment.get(dut, None)
+        self.cuts: list[Cut] = []
+        self._modules = ""
+        if keep is None and out is None:
+            self._fragment = Fragment.get(dut, None)
+        else:
+
+            def stays(name: str, module: Component) -> bool:
+                if keep is not None:
+                    return name in keep
+                streams = channels_of(module, lambda member, field: None)
+                return name not in (out or ()) and not any(streams)
+
+            self._fragment, self.cuts, self._modules = cut(dut, stays)
         self._ports: dict[str, tuple[Value, None]] = {
             name: (value, None) for name, member, value in flat_ports(dut) if member.flow == In
         }
         # A clock that is no port is a constant, and with it all registers: everything would hold.
         self._ports["clk"] = (domain.clk, None)
+        for each in self.cuts:
+            for name, value in each.outputs.items():
+                self._ports[f"{each.name}.{name}"] = (value, None)
         self._signals: dict[str, dict[int, Signal]] = {}
         self._names(self._fragment, "")
         self.m.submodules.dut = self._fragment
@@ -109,6 +136,19 @@ class Bench:
             self.rows[row.name] = f"dut.{place}.rows[{i}]"
             rows.append(row)
         return rows
+
+    def cut(self, name: str) -> Cut:
+        """A module that was taken out, by its instance's name.
+
+        Raises
+        ------
+        UnknownSignal
+            If there is none.
+        """
+        for each in self.cuts:
+            if each.name == name:
+                return each
+        raise UnknownSignal(f"no module named {name!r} was taken out")
 
     def free(self, name: str, shape: Any) -> Signal:
         """A free input of the proof: any value in every cycle."""
@@ -169,19 +209,52 @@ class Bench:
         kept = self._kept(valid, ready, payload, name)
         (self.check if ours else self.assume)(f"{name}_stays", kept)
 
-    def streams(self) -> list[str]:
+    def streams(
+        self, *, free: Collection[str] = (), forgets: Mapping[str, Value] | None = None
+    ) -> list[str]:
         """The stream rule at every stream and AXI channel, as :meth:`channel` has it.
+
+        Parameters
+        ----------
+        free : collection of str
+            Those that need not keep it.
+        forgets : mapping of str to Value, or None
+            By streams of which the component is the source: after a cycle of it, what was offered
+            need not be there any more.
 
         Returns
         -------
         names : list of str
-            Streams and channels of which the component is the source.
+            Streams and channels of which the component is the source, those that lead to modules
+            which are taken out among them.
         """
         ours = []
-        for name, is_ours, valid, ready, payload in channels_of(self.dut):
-            self.channel(valid, ready, payload, name, ours=is_ours)
+        never, forgets = Value.cast(0), forgets or {}
+        found = [
+            (each, forgets.get(each[0], never))
+            for each in channels_of(self.dut, _member_of(self.dut))
+        ]
+        for cut_out in self.cuts:
+            for name, source, *rest in channels_of(cut_out.component, cut_out.port):
+                found.append(((f"{cut_out.name}_{name}", not source, *rest), cut_out.reset))
+        unknown = {*free, *forgets} - {name for (name, *_), _ in found}
+        if unknown:
+            raise UnknownSignal(f"the component has no stream {', '.join(sorted(unknown))}")
+        for (name, is_ours, valid, ready, payload), reset in found:
+            if name in free:
+                continue
+            # What was offered before a reset is forgotten.
+            self.channel(valid, as_value(ready) | reset, payload, name, ours=is_ours)
             if is_ours:
                 ours.append(name)
+        for cut_out in self.cuts:
+            if isinstance(cut_out.component, Fifo):
+                valid, ready = (cut_out.port("i", each) for each in ("valid", "ready"))
+                had_room = self.past(ready & ~valid, f"{cut_out.name}_had_room")
+                self.assume(f"{cut_out.name}_has_room", ~had_room | ready | cut_out.reset)
+                emptied = self.past(cut_out.reset, f"{cut_out.name}_emptied")
+                gone = ~emptied | ~as_value(cut_out.port("o", "valid"))
+                self.assume(f"{cut_out.name}_is_empty_after_reset", gone)
         return ours
 
     def rtlil(self, *, helpers: bool = True) -> str:
@@ -191,32 +264,37 @@ class Bench:
         text, _ = rtlil.convert_fragment(
             Fragment.get(self.m, None), self._ports, "top", emit_src=False
         )
-        return text
+        return self._modules + text
 
 
 Channel = tuple[str, bool, Any, Any, list[Any]]
 
 
-def channels_of(component: Component) -> Iterator[Channel]:
+def channels_of(component: Component, port: Callable[[str, str], Any]) -> Iterator[Channel]:
     """The streams and AXI channels of a component.
 
-    Yields ``(name, whether the component is the source, valid, ready, payload)``.
+    ``port`` gives a signal by the names of the member and of the field. Yields ``(name, whether
+    the component is the source, valid, ready, payload)``.
     """
     for name, member in component.signature.members.items():
         if not member.is_signature:
             continue
-        port, out = getattr(component, name), member.flow == Out
+        out = member.flow == Out
         if isinstance(member.signature, stream.Signature):
-            yield name, out, port.valid, port.ready, [port.payload]
+            yield name, out, port(name, "valid"), port(name, "ready"), [port(name, "payload")]
         elif isinstance(member.signature, AxiRead | AxiWrite | Axi | AxiLite):
             for channel in ("aw", "w", "b", "ar", "r"):
                 fields = [each for each in member.signature.members if _of(each, channel)]
                 if not fields:
                     continue
-                valid, ready = (getattr(port, channel + end) for end in ("valid", "ready"))
-                payload = [getattr(port, each) for each in fields]
+                valid, ready = (port(name, channel + end) for end in ("valid", "ready"))
+                payload = [port(name, each) for each in fields]
                 source = out == (channel in ("aw", "w", "ar"))
                 yield f"{name}_{channel}", source, valid, ready, payload
+
+
+def _member_of(component: Component) -> Callable[[str, str], Any]:
+    return lambda name, field: getattr(getattr(component, name), field)
 
 
 def _of(name: str, channel: str) -> bool:

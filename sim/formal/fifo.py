@@ -32,6 +32,8 @@ def fifo(depth: int) -> Bench:
     b.check("count_of_registers", inside == stored + shown, helper=True)
     b.check("nothing_out_of_nothing", ~dut.o.valid | (inside != 0))
     b.check("empty_means_empty", dut.empty == (inside == 0))
+    room = b.past(dut.i.ready & ~dut.i.valid, "had_room")
+    b.check("room_stays_until_a_word_comes", ~room | dut.i.ready)
     b.check("room_is_offered", dut.i.ready | (inside >= depth))
     b.check("what_waits_is_shown", b.past(stored != 0, "was_stored") <= dut.o.valid)
 
