@@ -27,8 +27,8 @@ setup: ## make .venv/ and bring Verilator (other targets do it themselves)
 demo: setup ## the main job: real weights and prompts through the RTL (about 5 minutes)
 	@$(PY) -m sim.demo
 
-decode: setup ## [MODEL=smollm2 PROMPT=text TOKENS=n DRAFT=W6KV7 GAMMA=n CONFIG=c SEED=n]: a language model on the RTL
-	@$(PY) -m sim.decode $(if $(CONFIG),--config "$(CONFIG)") $(if $(MODEL),--model "$(MODEL)") $(if $(PROMPT),--prompt "$(PROMPT)") $(if $(TOKENS),--tokens "$(TOKENS)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(GAMMA),--gamma "$(GAMMA)") $(if $(SEED),--seed "$(SEED)")
+decode: setup ## [MODEL=smollm2 PROMPT=text TOKENS=n DRAFT=W6KV7 GAMMA=n CONFIG=c SEED=n QUICK=1]: a language model on the RTL
+	@$(PY) -m sim.decode $(if $(CONFIG),--config "$(CONFIG)") $(if $(MODEL),--model "$(MODEL)") $(if $(PROMPT),--prompt "$(PROMPT)") $(if $(TOKENS),--tokens "$(TOKENS)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(GAMMA),--gamma "$(GAMMA)") $(if $(SEED),--seed "$(SEED)") $(if $(call on,QUICK),--quick)
 
 test: setup ## lint, types, unit tests, a quick form of every bench, vector and proof
 	@passed=0; failed=0; bad=; \
@@ -95,10 +95,12 @@ types: setup ## mypy
 unit: setup ## pytest on both cores [SLOW=1 for all of them]
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 $(if $(call on,SLOW),,-m "not slow")
 
-quick: setup ## a quick form of the benches, vectors and faults
+quick: setup ## a quick form of the benches, vectors, faults and proofs, and a short decoding
 	@$(PY) -m sim.run --quick
 	@$(PY) -m sim.vectors --quick $(files)
 	@$(PY) -m sim.faults --quick
+	@$(PY) -m sim.formal.run --quick
+	@$(PY) -m sim.decode --quick
 
 format: setup ## let ruff repair layout and imports
 	@$(PY) -m ruff check --quiet --fix . ; $(PY) -m ruff format .

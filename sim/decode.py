@@ -1,7 +1,8 @@
 """``make decode``: a language model decodes by self-speculation on the RTL of the whole chip.
 
 ``python -m sim.decode [--config tiny|small|paper] [--model pydoc_llama|smollm2|FOLDER]
-[--prompt TEXT] [--tokens N] [--draft auto|none|W6KV7] [--gamma N] [--seed N] [--json FILE]``
+[--prompt TEXT] [--tokens N] [--draft auto|none|W6KV7] [--gamma N] [--seed N] [--json FILE]
+[--quick]``
 
 The prompt is fed in steps of T_M rows, then rounds run whole on the chip. After every job all of
 memory and every register must equal the functional simulator's; at the end the tokens must be
@@ -37,6 +38,9 @@ from sim.board.launch import build_board, run_module
 from sim.build import SimulatorMissing
 from sim.run import Outcome
 
+#: What the short form decodes: a few rounds on the smallest chip.
+QUICK = {"config": "tiny", "prompt": "def main(", "tokens": 6}
+FULL = {"config": "small", "prompt": None, "tokens": 64}
 #: Drafts that a table is chosen from.
 DRAFTS = tuple(Precision.of(p, p) for p in (5, 6, 7, 8))
 
@@ -170,15 +174,19 @@ def decode(arguments: argparse.Namespace, seed: int) -> tuple[Outcome, dict[str,
 def main(argv: list[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="sim.decode", description=__doc__.split("\n")[0])
-    parser.add_argument("--config", default="small", choices=list(CHIPS))
+    parser.add_argument("--config", choices=list(CHIPS), help="small by default")
+    parser.add_argument("--quick", action="store_true", help="a few tokens on tiny, for make test")
     parser.add_argument("--model", default="pydoc_llama", help="or smollm2, or a folder")
     parser.add_argument("--prompt", help="text; one of the model's own by default")
-    parser.add_argument("--tokens", type=int, default=64, help="new ones (default 64)")
+    parser.add_argument("--tokens", type=int, help="new ones (default 64)")
     parser.add_argument("--draft", default="auto", help="auto (lookup table), none, or as W6KV7")
     parser.add_argument("--gamma", type=int, default=5, help="of a named draft (default 5)")
     parser.add_argument("--seed", type=int, help="of what is random; drawn and printed")
     parser.add_argument("--json", type=Path, help="where the figures go")
     arguments = parser.parse_args(argv)
+    for name, value in (QUICK if arguments.quick else FULL).items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, value)
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().getrandbits(24)
     try:
         if arguments.tokens < 1:

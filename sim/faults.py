@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sim.axi_faults import AXI_FAULTS
 from sim.build import ROOT
+from sim.chip_faults import CHIP_FAULTS
 from sim.control_faults import CONTROL_FAULTS
 from sim.fault_list import FAULTS as CORE_FAULTS
 from sim.fault_list import QUICK, Fault
@@ -34,6 +35,7 @@ FAULTS = [
     *KEYS_FAULTS,
     *CONTROL_FAULTS,
     *TRANSFERS_FAULTS,
+    *CHIP_FAULTS,
 ]
 
 

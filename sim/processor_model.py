@@ -21,7 +21,7 @@ def _bits(word: int, first: int, count: int) -> int:
 
 
 @functools.cache
-def _fields(word: int) -> tuple[Op, int, int, int, bool, int]:
+def fields_of(word: int) -> tuple[Op, int, int, int, bool, int]:
     """Operation, registers, whether the constant is used, and the constant."""
     target, first, second = (_bits(word, 5 + 5 * i, 5) for i in range(3))
     return (
@@ -123,7 +123,7 @@ class ProcessorModel:
         ValueError
             If it reads a register that nothing was written to.
         """
-        op, target, first, second, uses, constant = _fields(self.program[self.place])
+        op, target, first, second, uses, constant = fields_of(self.program[self.place])
         branch = Op.IF_EQUAL <= op <= Op.IF_NOT_BELOW
         reads_a = op not in (Op.OUT, Op.CALL)
         reads_second = op in (Op.STORE, Op.OUT) or (

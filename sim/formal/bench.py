@@ -55,6 +55,8 @@ class Bench:
         out (:mod:`sim.formal.cuts`). None keeps those without streams or, without ``out``, all.
     out : collection of str or None
         Names of modules without streams that are taken out.
+    deaf : bool
+        A broken copy: whatever the component offers, it believes it taken at once.
 
     Attributes
     ----------
@@ -64,6 +66,10 @@ class Bench:
         Its members are read and compared as they are.
     checks, helpers : dict
         The properties, and what is proven beside them because the induction needs it.
+    rules : list of str
+        What the surroundings keep to.
+    of_streams : set of str
+        Of properties and rules, those that :meth:`streams` asked for.
     """
 
     def __init__(
@@ -71,12 +77,17 @@ class Bench:
         dut: Component,
         keep: Collection[str] | None = None,
         out: Collection[str] | None = None,
+        *,
+        deaf: bool = False,
     ) -> None:
         self.dut = dut
+        self.deaf = deaf
         self.m = Module()
         self.m.domains.sync = domain = ClockDomain("sync", local=True)
         self.checks: dict[str, Signal] = {}
         self.helpers: dict[str, Signal] = {}
+        self.rules: list[str] = []
+        self.of_streams: set[str] = set()
         self.rows: dict[str, str] = {}
         self.cuts: list[Cut] = []
         self._modules = ""
@@ -179,6 +190,7 @@ class Bench:
 
     def assume(self, name: str, value: Any, *, first: bool = True) -> None:
         """A rule that the surroundings keep; ``first``: in the first cycle after reset too."""
+        self.rules.append(name)
         holds = Signal(name=RULE + name)
         since = self.started if first else self.running
         self.m.d.comb += [holds.eq(~since | as_value(value).bool()), Assume(holds)]
@@ -204,10 +216,32 @@ class Bench:
                 same = same & (each == self.past(each, f"{name}_payload_{i}"))
         return ~waiting | same
 
-    def channel(self, valid: Any, ready: Any, payload: list[Any], name: str, *, ours: bool) -> None:
-        """The rule of a stream or an AXI channel; a property if the component is its source."""
-        kept = self._kept(valid, ready, payload, name)
+    def channel(
+        self,
+        valid: Any,
+        ready: Any,
+        payload: list[Any],
+        name: str,
+        *,
+        ours: bool,
+        forgets: Any = 0,
+    ) -> None:
+        """The rule of a stream or an AXI channel; a property if the component is its source.
+
+        After a cycle of ``forgets`` what was offered need not be there any more.
+        """
+        if ours and self.deaf:
+            ready = self._unheard(as_value(ready), name)
+        kept = self._kept(valid, as_value(ready) | as_value(forgets), payload, name)
         (self.check if ours else self.assume)(f"{name}_stays", kept)
+
+    def _unheard(self, ready: Value, name: str) -> Signal:
+        """An input is 1; what it should have been."""
+        for port, (value, _) in list(self._ports.items()):
+            if value is ready:
+                del self._ports[port]
+                self.m.d.comb += value.eq(1)
+        return self.free(f"{name}_taken", 1)
 
     def streams(
         self, *, free: Collection[str] = (), forgets: Mapping[str, Value] | None = None
@@ -229,6 +263,7 @@ class Bench:
             which are taken out among them.
         """
         ours = []
+        others = {*self.checks, *self.rules}
         never, forgets = Value.cast(0), forgets or {}
         found = [
             (each, forgets.get(each[0], never))
@@ -244,7 +279,7 @@ class Bench:
             if name in free:
                 continue
             # What was offered before a reset is forgotten.
-            self.channel(valid, as_value(ready) | reset, payload, name, ours=is_ours)
+            self.channel(valid, ready, payload, name, ours=is_ours, forgets=reset)
             if is_ours:
                 ours.append(name)
         for cut_out in self.cuts:
@@ -255,6 +290,7 @@ class Bench:
                 emptied = self.past(cut_out.reset, f"{cut_out.name}_emptied")
                 gone = ~emptied | ~as_value(cut_out.port("o", "valid"))
                 self.assume(f"{cut_out.name}_is_empty_after_reset", gone)
+        self.of_streams |= {*self.checks, *self.rules} - others
         return ours
 
     def rtlil(self, *, helpers: bool = True) -> str:

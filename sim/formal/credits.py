@@ -20,7 +20,7 @@ PORTS = MemoryConfig(
     outstanding=2,
     ring_lines=4,
     fifo_lines=2,
-    reader_lines=4,
+    reader_lines=2,
     writer_lines=4,
     tag_bits=1,
 )

@@ -13,8 +13,10 @@ from hw.control.works import Work
 from hw.keys.transposer import JOBS
 from hw.special.groups import GROUPS_WAITING
 from hw.transfers.arbiter import REQUESTS
+from hw.transfers.layouts import Kind
 from hw.transfers.loader import REQUESTS as LOADS
 from sim.formal.bench import Bench, as_value
+from sim.formal.program import WAITING
 
 #: It may say after what the component forgets what it offers, by streams.
 Rule = Callable[[Bench], "Mapping[str, Value] | None"]
@@ -34,14 +36,52 @@ def rule(name: str) -> Callable[[Rule], Rule]:
 
 @rule("MatrixWalker")
 def _matrix_walker(b: Bench) -> None:
+    """It always offers something, and each block brings it nearer to the matrix' end."""
+    dut = b.dut
     idle = b.inside("fsm_state") == 0
-    b.check("matrix_stays_to_its_end", idle | b.dut.matrices.valid, helper=True)
+    matrix, k, n = dut.matrices.payload, b.inside("k"), b.inside("n")
+    some = (matrix.k_tiles != 0) & (matrix.n_tiles != 0) & (matrix.tiles_per_block != 0)
+    b.assume("no_side_is_empty", ~dut.matrices.valid | some)
+    b.check("matrix_stays_to_its_end", idle | dut.matrices.valid, helper=True)
+    offers = dut.fetches.valid | dut.pieces.valid | dut.jobs.valid
+    b.check("no_dead_end", ~dut.matrices.valid | offers)
+    b.check("blocks_are_of_tiles", ~dut.pieces.valid | (dut.pieces.payload.tiles != 0))
+    b.check("not_beyond_the_last_block", ~dut.matrices.valid | (k < matrix.k_tiles))
+    b.check("not_beyond_the_last_tile", ~dut.matrices.valid | (n < matrix.n_tiles))
+    here = dut.matrices.valid
+    b.check("begins_at_the_first", here | ((k == 0) & (n == 0)), helper=True)
+
+
+#: Its states, in their order.
+_ATTENTION = ("ROWS", "SETUP", "CHOOSE", "EXPONENTS", "PLANES", "PIECE", "JOB")
 
 
 @rule("AttentionWalker")
 def _attention_walker(b: Bench) -> None:
-    idle = b.inside("fsm_state") == 0
-    b.check("pass_stays_to_its_end", idle | b.dut.passes.valid, helper=True)
+    """It offers something or chooses, for a cycle; each tile brings it nearer to the pass' end."""
+    dut = b.dut
+    state, key, value = b.inside("fsm_state"), b.inside("key"), b.inside("value")
+    channels, last = b.inside("channels"), b.inside("last_block")
+    here = dut.passes.valid
+    b.assume("heads_have_tiles", ~here | (dut.passes.payload.head_tiles != 0))
+    b.check("pass_stays_to_its_end", (state == 0) | here, helper=True)
+    offers = dut.rows.valid | dut.fetches.valid | dut.pieces.valid | dut.jobs.valid
+    chose = b.past(here & ~offers, "chose")
+    b.check("no_dead_end", ~here | offers | ~chose)
+    b.check("not_beyond_the_last_keys", ~here | (key <= last + 1))
+    b.check("not_beyond_the_last_values", ~here | (value <= last))
+    b.check("not_beyond_the_head", ~here | (channels < dut.passes.payload.head_tiles))
+    in_values = b.inside("in_values")
+    at = {name: state == i for i, name in enumerate(_ATTENTION)}
+    fetched = at["EXPONENTS"] | at["PLANES"] | at["PIECE"] | at["JOB"]
+    right = in_values | (key <= last)
+    b.check("keys_are_left_while_they_are_in_work", ~here | ~fetched | right, helper=True)
+    left = (state <= 2) | in_values | (channels == 0)
+    b.check("heads_begin_with_values", ~here | left, helper=True)
+    b.check("keys_lead", ~here | ~fetched | ~in_values | (key > value), helper=True)
+    counts = (key == 0) & (value == 0) & (channels == 0)
+    b.check("nothing_done_before", ~here | at["CHOOSE"] | fetched | counts, helper=True)
+    b.check("begins_at_the_first", here | counts, helper=True)
 
 
 @rule("ReadArbiter")
@@ -241,7 +281,10 @@ def _key_transposer(b: Bench) -> None:
 
 @rule("Processor")
 def _processor(b: Bench) -> None:
+    """Whatever the program is."""
     out = b.dut
+    rom = b.cut("rom").ports
+    stays(b, "instruction", rom["read_data"], rom["read_enable"])
     b.channel(out.out_valid, out.out_ready, [out.out_port, out.out_data], "out", ours=True)
 
 
@@ -255,6 +298,9 @@ def _controller(b: Bench) -> Mapping[str, Value]:
         "processor_out",
         ours=False,
     )
+    port = ports["out_port"]
+    waiting = Cat(port == each for each in sorted(WAITING)).any()
+    b.check("only_queues_wait", waiting | ports["out_ready"])
     within(b, "closed_count", CLOSED)
     flushed = b.past(b.dut.flush, "flushed")
     kept = ("works", "moves", "closed_requests", "text_requests", "text_lines")
@@ -263,3 +309,32 @@ def _controller(b: Bench) -> Mapping[str, Value]:
         offers = offers | getattr(b.dut, name).valid
     b.check("a_flush_forgets_all_that_waits", ~flushed | ~offers)
     return dict.fromkeys(kept, b.dut.flush)
+
+
+@rule("Mover")
+def _mover(b: Bench) -> None:
+    """Keys are whole lines, as the program has them: two words a line."""
+    moves = b.dut.moves
+    words = moves.payload.words
+    whole = (words != 0) & ~words[0]
+    b.assume("keys_are_whole_lines", ~moves.valid | (moves.payload.kind != Kind.KEYS) | whole)
+
+
+@rule("Chip")
+def _chip(b: Bench) -> None:
+    """Parts are reset when nothing is on the buses, which is proven of the program."""
+    control, reader, writer = (b.cut(name).ports for name in ("controller", "reader", "writer"))
+    datapath = b.cut("datapath").ports
+    silent = datapath["memory_idle"] & reader["idle"] & writer["idle"]
+    b.assume("flushed_when_silent", ~control["flush"] | silent)
+    shows = {
+        "datapath": (
+            datapath["memory_idle"],
+            [name for name in datapath if name.endswith("axi_arvalid")],
+        ),
+        "reader": (reader["idle"], ["axi_arvalid"]),
+        "writer": (writer["idle"], ["axi_awvalid", "axi_wvalid"]),
+    }
+    for name, (idle, valids) in shows.items():
+        asks = Cat(b.cut(name).ports[valid] for valid in valids).any()
+        b.assume(f"{name}_is_silent_when_idle", ~idle | ~asks)

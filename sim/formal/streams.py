@@ -17,6 +17,7 @@ from hw.axi.arbiter import ReadArbiter
 from hw.axi.dma import ReadDma
 from hw.axi.read import LineReader
 from hw.axi.splitter import Splitter
+from hw.chip import Chip
 from hw.chip_config import CHIPS
 from hw.compute.array import Array
 from hw.control.attention import AttentionWalker
@@ -31,12 +32,10 @@ from hw.issue.engine import Engine
 from hw.issue.front import TileFront
 from hw.issue.planes import PlaneReader
 from hw.keys.closer import KeyCloser
-from hw.keys.rows import KeyRows
 from hw.keys.scales import KeyScales
 from hw.keys.transposer import KeyTransposer
 from hw.keys.values import RowWriter, ValueWriter
 from hw.memory.fifo import Fifo
-from hw.memory.ring import WeightRing
 from hw.special.argmax import Argmax
 from hw.special.epilogue import Epilogue
 from hw.special.norm import InverseRoot, NormLanes, RmsNorm
@@ -52,6 +51,7 @@ from hw.special.squares import SquareSum
 from hw.transfers.arbiter import WriteArbiter
 from hw.transfers.loader import Loader
 from hw.transfers.logits import LogitsWriter
+from hw.transfers.mover import Mover
 from sim.formal.bench import Bench
 from sim.formal.credits import PORTS
 from sim.formal.rules import RULES
@@ -79,6 +79,9 @@ class Streams:
         Cycles after reset, where there is no induction; 0 if there is.
     whole : bool
         All modules stay, and the proof may look into them.
+    deep : bool
+        It offers nothing in as many cycles as are searched for what breaks a copy: of that copy
+        the induction must stay open instead.
     """
 
     make: Callable[[], Component]
@@ -88,11 +91,13 @@ class Streams:
     depth: int = 12
     bounded: int = 0
     whole: bool = False
+    deep: bool = False
 
-    def build(self) -> Bench:
-        """The bench."""
+    def build(self, *, deaf: bool = False) -> Bench:
+        """The bench; ``deaf``: of a copy that takes no notice of ``ready``."""
         dut = self.make()
-        bench = Bench(dut) if self.whole else Bench(dut, self.keep, out=self.out)
+        inside = () if self.whole else (self.keep, self.out)
+        bench = Bench(dut, *inside, deaf=deaf)
         rule = RULES.get(type(dut).__name__)
         forgets = rule(bench) if rule else None
         bench.streams(free=self.free, forgets=forgets)
@@ -121,7 +126,9 @@ STREAMS: dict[str, Streams] = {
     "controller": Streams(make=_on(Controller), keep=()),
     "matrix_walker": Streams(make=_on(MatrixWalker)),
     "attention_walker": Streams(make=_on(AttentionWalker)),
-    "processor": Streams(make=lambda: Processor(program_of(CHIP)), out=()),
+    "processor": Streams(
+        make=lambda: Processor(program_of(CHIP)), out=("bsspec_rom_program", "bsspec_mem_scratch")
+    ),
     "works": Streams(make=_on(Works), whole=True),
     "fifo": Streams(make=lambda: Fifo(purpose="proof", shape=8, depth=5)),
     "axi_splitter": Streams(make=_on(Splitter, PORTS), free={"requests": _STOPPED}),
@@ -133,9 +140,12 @@ STREAMS: dict[str, Streams] = {
         free={"tiles": "taken with the last of the tile's activations, and shown only with them"},
     ),
     "plane_reader": Streams(make=_on(PlaneReader)),
-    "weight_ring": Streams(make=_on(WeightRing)),
     "array": Streams(
-        make=_on(Array, CHIP.core), out=("bsspec_mpu", "bsspec_plane_decoder"), free=_SHOWN
+        make=_on(Array, CHIP.core),
+        out=("bsspec_mpu", "bsspec_plane_decoder"),
+        free=_SHOWN,
+        depth=1,
+        deep=True,
     ),
     "engine": Streams(
         make=_on(Engine), keep=(), free={f"array_{name}": why for name, why in _SHOWN.items()}
@@ -154,7 +164,6 @@ STREAMS: dict[str, Streams] = {
     "probabilities": Streams(make=_one(Probabilities)),
     "slice": Streams(make=_one(Slice)),
     "epilogue": Streams(make=_on(Epilogue), free={"results": _TOGETHER}),
-    "key_rows": Streams(make=_on(KeyRows)),
     "key_scales": Streams(make=_on(KeyScales)),
     "key_closer": Streams(make=_on(KeyCloser)),
     "key_transposer": Streams(
@@ -163,9 +172,11 @@ STREAMS: dict[str, Streams] = {
     "logits_writer": Streams(make=_on(LogitsWriter), free={"results": _TOGETHER}),
     "loader": Streams(make=_on(Loader)),
     "row_writer": Streams(make=_on(RowWriter)),
-    "value_writer": Streams(make=_on(ValueWriter)),
+    "value_writer": Streams(make=_on(ValueWriter), depth=1, deep=True),
     "quantizer": Streams(make=_one(Quantizer, longest=64, p_full=16)),
     "write_arbiter": Streams(make=_on(WriteArbiter, sources=3)),
+    "mover": Streams(make=_on(Mover), keep=("bsspec_row_writer",), bounded=16),
+    "chip": Streams(make=_on(Chip), keep=("bsspec_read_arbiter",), bounded=6),
     "datapath": Streams(
         make=_on(Datapath),
         free=dict.fromkeys(("logits_results", "epilogue_results"), _TOGETHER),
