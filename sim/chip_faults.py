@@ -13,11 +13,6 @@ CHIP_FAULTS: list[Fault] = [
             "mover.bank_ready.eq(datapath.load_ready & ~first)",
             "mover.bank_ready.eq(datapath.load_ready)",
         ),
-        (
-            "the memory is told silent while results are written",
-            "datapath.memory_idle & reader.idle & writer.idle",
-            "datapath.memory_idle & reader.idle",
-        ),
     ),
     *faults_of(
         "chip",
@@ -144,6 +139,38 @@ CHIP_FAULTS: list[Fault] = [
             "a step's logits lie behind the last one's",
             "with m.If(self.restart):\n            m.d.sync += place.eq(0)",
             "with m.If(0):\n            m.d.sync += place.eq(0)",
+        ),
+    ),
+    *faults_of(
+        "chip_trouble",
+        "./chip.py",
+        (
+            "the memory is told silent while results are written",
+            "datapath.memory_idle & reader.idle & writer.idle",
+            "datapath.memory_idle & reader.idle",
+        ),
+    ),
+    *faults_of(
+        "chip_trouble",
+        "control/program/main.py",
+        (
+            "after a fault loads are counted on",
+            "for register in (c.loads, c.moves, c.gate):\n        p.set(register, 0)\n    for word",
+            "for register in (c.moves, c.gate):\n        p.set(register, 0)\n    for word",
+        ),
+        (
+            "reserved bits of a command's first word are not looked at",
+            "p.set(c.a, Word(c.cmd, 0) & bits[0])",
+            "p.set(c.a, 0)",
+        ),
+    ),
+    *faults_of(
+        "chip_trouble",
+        "control/program/step.py",
+        (
+            "a matrix may reach beyond its region by a line",
+            'c.need_region(Region.WEIGHTS, c.h * c.tile_lines + field("weights"))',
+            'c.need_region(Region.WEIGHTS, c.h * c.tile_lines + field("weights") - 1)',
         ),
     ),
 ]

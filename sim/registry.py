@@ -412,6 +412,15 @@ BENCHES = {
             board=True,
         ),
         BenchSpec(
+            "chip_trouble",
+            lambda config: Chip(chip_of(config)),
+            "the whole chip in trouble: memory errors, aborts, resets, commands with wrong bits",
+            full=(TINY, SMALL),
+            icarus=(),
+            hierarchical=("bsspec_mpu", "bsspec_slice"),
+            board=True,
+        ),
+        BenchSpec(
             "cycles",
             lambda config: Chip(chip_of(config)),
             "the cycle model beside the whole chip: decode, draft and verify steps",

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import random
-from collections import Counter
 from typing import Any
 
 import cocotb
 
-from model.formats import registers
-from model.formats.commands import LINE_BYTES, Region, Status
+from model.formats.commands import Region
 from model.lm import smollm2
 from model.lm.config import ModelConfig
 from model.lm.precision import Precision
@@ -19,14 +16,11 @@ from model.lm.random_model import TINY, random_checkpoint
 from model.lm.stored import store
 from model.machine.encode import Segment
 from model.machine.image import Image
-from model.machine.jobs import autoregressive_word, precision_word, prefill_jobs
+from model.machine.jobs import autoregressive_word, precision_word
 from model.machine.runtime import Host
-from sim.axi_memory import DECERR, SLVERR
 from sim.board.board import BoardBehaviour
-from sim.board.control import Wake
 from sim.chips import chip_of
 from sim.environment import Environment
-from sim.harness import MismatchError
 from sim.pair import Pair, shape_of
 
 #: One layer of one tile a side: a step takes some thousand cycles.
@@ -176,83 +170,3 @@ async def real_layer(dut: object) -> None:
         name = "verify" if draft is None else str(draft)
         measured.append(f"{name} of {count} rows {cycles:,} cycles, array busy {busy / cycles:.1%}")
     report(env, "real layer", pair, env.seed, "; ".join(measured))
-
-
-async def start_job(pair: Pair, job: list[bytes]) -> None:
-    """A job on the RTL alone."""
-    device, manifest = pair.rtl, pair.manifest
-    place = manifest.regions[Region.COMMANDS].base + manifest.jobs * LINE_BYTES
-    await device.write(place, b"".join(job))
-    await device.write_register("FIRST_COMMAND", manifest.jobs)
-    await device.write_register("CONTROL", registers.pack("CONTROL", start=1))
-
-
-async def end_job(pair: Pair) -> Status:
-    """Waits for it, and clears its status."""
-    device = pair.rtl
-    await device.wait()
-    await device.write_register("IRQ_PENDING", 1)
-    word = registers.unpack("STATUS", await device.read_register("STATUS"))
-    await device.write_register("CONTROL", registers.pack("CONTROL", clear=1))
-    return Status(word["status"])
-
-
-@cocotb.test()
-async def trouble(dut: object) -> None:
-    """Errors of the memory, aborts and resets at any time: a status, and the next job is right."""
-    env = Environment.get()
-    rng = random.Random(env.seed)
-    pair, host = await begin(dut, env, LEAST, seed=env.seed, sequences=1)
-    manifest, device = pair.manifest, pair.rtl
-    (prompt,) = prompts_of(rng, LEAST.vocabulary, [5])
-    word = precision_word(precision_of(rng), 3)
-    (expected,) = (await host.generate([prompt], max_new=3, word=word)).sequences
-    alone = Host(device, manifest)
-    image = bytes(device.board.memory)
-    (job,) = prefill_jobs(manifest, {0: (0, len(prompt))})
-    before = device.cycles
-    await start_job(pair, job)
-    if (status := await end_job(pair)) != Status.OK:
-        raise MismatchError(f"a job without trouble ends with {status.name}")
-    length = device.cycles - before
-    seen: Counter[str] = Counter()
-    for number in range(env.scale(9, 60)):
-        kind = ("read", "write", "abort", "reset")[number % 4]
-        at = device.cycles + rng.randrange(1, length)
-        behaviour = rng.choice(MEMORIES[:3])
-        if kind in ("read", "write"):
-            region = manifest.regions[rng.choice(_READ if kind == "read" else _WRITTEN)]
-            first = region.base + rng.randrange(region.lines) * LINE_BYTES
-            last = region.base + region.lines * LINE_BYTES
-            code = rng.choice((SLVERR, DECERR))
-            errors = {(first, last): code}
-            behaviour = dataclasses.replace(
-                behaviour,
-                read_errors=errors if kind == "read" else {},
-                write_errors=errors if kind == "write" else {},
-            )
-        device.behaviour(behaviour, seed=env.seed + number)
-        await start_job(pair, job)
-        if kind in ("abort", "reset"):
-            await device.board.until(Wake.CYCLE, cycle=at)
-        if kind == "reset":
-            await device.reset(rng.randint(1, 3))
-            status = Status.OK
-            for region_, extent in manifest.regions.items():
-                await device.write_register("BASE", extent.base, region_)
-                await device.write_register("SIZE", extent.lines, region_)
-        else:
-            with contextlib.suppress(ValueError):
-                if kind == "abort":
-                    await device.write_register("CONTROL", registers.pack("CONTROL", abort=1))
-            status = await end_job(pair)
-        allowed = {"read": Status.READ, "write": Status.WRITE, "abort": Status.ABORTED}
-        if status not in (Status.OK, allowed.get(kind)):
-            raise MismatchError(f"trouble {number}, {kind}: status {status.name}")
-        seen[f"{kind} {status.name}"] += 1
-        device.behaviour(rng.choice(MEMORIES[:3]), seed=env.seed + number)
-        device.board.memory[: len(image)] = image
-        (found,) = (await alone.generate([prompt], max_new=3, word=word)).sequences
-        if found.tokens != expected.tokens:
-            raise MismatchError(f"after trouble {number}, {kind}: tokens {found.tokens}")
-    report(env, "trouble", pair, env.seed, ", ".join(f"{k}: {n}" for k, n in sorted(seen.items())))

@@ -8,48 +8,16 @@ import numpy as np
 import pytest
 
 from model.formats import registers
-from model.formats.commands import FIELDS, Opcode, Region, Status, pack
-from model.formats.plt_layout import pack as pack_word
+from model.formats.commands import Region, Status
 from model.lm.precision import Precision
 from model.machine.device import finish
-from model.machine.encode import Segment, model_command, step_lines, step_list
-from model.machine.jobs import Live, precision_word, round_job, rows_commands
+from model.machine.encode import step_list
+from model.machine.jobs import Live, precision_word, round_job
 from model.machine.layout import STATIC
+from sim.flips import every_command, flipped
 from tests.model.machine.chip import SEED, Chip, prompts_of
 
 WRITABLE = tuple(region for region in Region if region not in STATIC)
-
-
-def job_of(chip: Chip) -> list[bytes]:
-    """A job that uses every command."""
-    manifest = chip.image.manifest
-    word = pack_word({"p_w": 6, "p_kv": 7, "gamma": 2, "midpoint_w": 1, "midpoint_kv": 0,
-                      "valid": 1})  # fmt: skip
-    whole = step_lines(manifest).whole
-    head = whole[1] - 1
-    rounds = {"trace": 1, "count": whole[1], "precision": word, "rounds": 2, "end_ids": 1,
-              "gamma_limit": 3}  # fmt: skip
-    return [
-        model_command(manifest),
-        *rows_commands([Segment(0, 18, 3), Segment(1, 62, 4)], Precision.parse("W7KV6")),
-        pack(Opcode.CALL, {"list": 0, "count": head}),
-        pack(Opcode.CALL, {"list": head + 3, "count": 1}),
-        pack(Opcode.COMMIT, {"append": 1}),
-        pack(Opcode.FENCE, {}),
-        *(pack(Opcode.SEQUENCE, {"live": 1, **live._asdict()})
-          for live in (Live(0, 21, 40), Live(1, 66, 70))),
-        pack(Opcode.ROUND, rounds),
-        pack(Opcode.HALT, {}),
-    ]  # fmt: skip
-
-
-def field_bits(code: int, anywhere: bool) -> list[int]:
-    """Bits that fields of the command cover, or all."""
-    if anywhere or code not in Opcode.__members__.values():
-        return list(range(512))
-    fields = FIELDS[Opcode(code)].values()
-    found = [32 * word + low + i for word, low, width, _ in fields for i in range(width)]
-    return found or list(range(512))
 
 
 @pytest.mark.parametrize("part", ["job", "step"])
@@ -64,7 +32,7 @@ def test_flipped_bits(part: str) -> None:
     for region in WRITABLE:
         extent = manifest.regions[region]
         inside[extent.base : extent.base + extent.lines * 64] = True
-    job = job_of(chip)
+    job = every_command(manifest, (3, 4))
     step = step_list(manifest)
     start = manifest.regions[Region.COMMANDS].base
     seen: Counter[Status] = Counter()
@@ -72,13 +40,7 @@ def test_flipped_bits(part: str) -> None:
     for number in range(100):
         memory[:] = kept
         commands = job if part == "job" else step
-        place = int(generator.integers(len(commands) - (part == "job")))
-        command = bytearray(commands[place])
-        flips = int(generator.integers(1, 4)) if number else 0
-        for _ in range(flips):
-            bit = int(generator.choice(field_bits(command[0], generator.random() < 0.1)))
-            command[bit // 8] ^= 1 << bit % 8
-        changed = [*commands[:place], bytes(command), *commands[place + 1 :]]
+        changed = flipped(commands, generator, int(number > 0))
         simulator.write(start + manifest.jobs * 64, b"".join(changed if part == "job" else job))
         if part == "step":
             simulator.write(start, b"".join(changed))
