@@ -19,6 +19,8 @@ PLANE_LINES = TILE * TILE // LINE_BITS
 TILE_WORDS = TILE // BANK_WORD
 #: Tiles of probabilities that are staged in a bank.
 STAGED_TILES = 4
+#: Most rows of a step: a mask of them is a number of the control processor.
+ROWS_MAX = 48
 #: Most k-tiles of a block of the memory image.
 BLOCK_TILES_MAX = 8
 
@@ -100,6 +102,7 @@ class ChipConfig:
             f"bank_words must be {self.staging_words + TILE_WORDS} (what attention stages, and a"
             f" tile) to 65536, not {self.bank_words}",
         )
+        need(core.t_m <= ROWS_MAX, f"t_m must be {ROWS_MAX} at most, not {core.t_m}")
         need(1 <= self.sequences <= core.t_m, f"sequences must be 1 to t_m = {core.t_m}")
         need(
             core.special_elements == core.drain,

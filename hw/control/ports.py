@@ -5,15 +5,15 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from hw.chip_config import ChipConfig
+from hw.chip_config import ROWS_MAX, ChipConfig
+from hw.control.instructions import WORD_BITS
 from hw.control.matrix import SIDE_BITS, line_bits
 from hw.issue.pieces import GATE_BITS, TILES_BITS
 from hw.keys.layouts import head_tiles_bits
 from hw.special.slice import OP_BITS, POSITION_BITS
 from hw.transfers.layouts import KIND_BITS, SCRATCH_ROW_BITS, TARGET_BITS
 
-#: Most rows of a step: a mask of them is a number of the processor.
-ROWS_MAX = 48
+assert ROWS_MAX <= WORD_BITS
 
 
 class Field(NamedTuple):
