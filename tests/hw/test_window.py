@@ -39,9 +39,9 @@ def test_a_core_is_no_chip() -> None:
 
 
 def test_a_size_that_does_not_fit_its_field_is_refused() -> None:
-    core = dataclasses.replace(CHIPS["paper"].core, t_m=256)
+    core = dataclasses.replace(CHIPS["paper"].core, contexts=17)
     chip = dataclasses.replace(CHIPS["paper"], core=core)
-    with pytest.raises(ValueError, match=r"CONFIG t_m must be 0\.\.255, not 256"):
+    with pytest.raises(ValueError, match=r"CONFIG head_tiles_max must be 0\.\.15, not 16"):
         fixed_words(chip)
 
 
