@@ -7,25 +7,11 @@ from sim.fault_list import Fault, faults_of
 CHIP_FAULTS: list[Fault] = [
     *faults_of(
         "chip",
-        "./chip.py",
-        (
-            "the mover's words are taken while the loader's are written",
-            "mover.bank_ready.eq(datapath.load_ready & ~first)",
-            "mover.bank_ready.eq(datapath.load_ready)",
-        ),
-    ),
-    *faults_of(
-        "chip",
         "./datapath.py",
         (
             "planes lie behind the exponents of their block",
             "planes.eq(planes + fetch.payload.count)",
             "planes.eq(planes + fetch.payload.count + 1)",
-        ),
-        (
-            "all is settled while sums are on their way",
-            "works.sent == epilogue.written,",
-            "",
         ),
         (
             "logits are written without their row's argmax",
@@ -40,11 +26,6 @@ CHIP_FAULTS: list[Fault] = [
             "closed keys of the pass' own block are not used",
             "block > first_block, block >= first_block",
             "block > first_block, block > first_block",
-        ),
-        (
-            "the channels of a value tile follow by a tile",
-            "channel_offset + each.value_channels",
-            "channel_offset + tile_lines",
         ),
         (
             "the block of a pass is half as long",
