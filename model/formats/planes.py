@@ -151,6 +151,7 @@ def from_image(
     n: int,
     p_full: int = P_FULL_MIN,
     tiles_per_block: int = TILES_PER_BLOCK,
+    strict: bool = True,
 ) -> Bfp:
     """The weight whose memory image is given.
 
@@ -159,6 +160,8 @@ def from_image(
         k, n: shape (K, N) of the weight.
         p_full: planes stored.
         tiles_per_block: k-tiles in a block.
+        strict: refuse magnitudes and signs in a group of exponent 0. The hardware does not look
+            for them: it takes such a group as any other.
 
     Raises:
         TypeError: the image is not made of bytes, or an argument of another type.
@@ -182,7 +185,7 @@ def from_image(
             for target in (exponents[n_tile, tiles], planes[:, n_tile, tiles]):
                 target[...] = data[offset : offset + target.size].reshape(target.shape)
                 offset += target.size
-    return _from_tiles(exponents, planes, k, n)
+    return _from_tiles(exponents, planes, k, n, strict=strict)
 
 
 def tile_exponents(bfp: Bfp, *, k_tile: int, n_tile: int) -> Bytes:
@@ -246,7 +249,7 @@ def _plane_tiles(bfp: Bfp) -> Bytes:
     return planes
 
 
-def _from_tiles(exponents: Bytes, planes: Bytes, k: int, n: int) -> Bfp:
+def _from_tiles(exponents: Bytes, planes: Bytes, k: int, n: int, *, strict: bool) -> Bfp:
     """The weight of exponents (n-tile, k-tile, 64) and planes (plane, n-tile, k-tile, 512)."""
     p_full, n_tiles, k_tiles, _ = planes.shape
     magnitudes = np.zeros((k_tiles * TILE_K, n_tiles * TILE_N), np.int16)
@@ -275,7 +278,8 @@ def _from_tiles(exponents: Bytes, planes: Bytes, k: int, n: int) -> Bfp:
         raise ValueError(
             f"image exponents[{index[0]}, {index[1]}] must be in 0..{EXPONENT_MAX}, not 255",
         )
-    return Bfp.from_parts(
+    make = Bfp.from_parts if strict else Bfp
+    return make(
         torch.from_numpy(shared[:k].copy()),
         torch.from_numpy(signs[:k, :n].copy()),
         torch.from_numpy(magnitudes[:k, :n].copy()),

@@ -44,6 +44,7 @@ class Weights:
                 n=n_tiles * TILE_N,
                 p_full=p_full,
                 tiles_per_block=fields["tiles_per_block"],
+                strict=False,
             )
         return self._kept[key]
 
