@@ -21,6 +21,8 @@ TILE_WORDS = TILE // BANK_WORD
 STAGED_TILES = 4
 #: Most rows of a step: a mask of them is a number of the control processor.
 ROWS_MAX = 48
+#: Most words of a bank: what the SIZES register can say.
+BANK_WORDS_MAX = (1 << 16) - 1
 #: Most k-tiles of a block of the memory image.
 BLOCK_TILES_MAX = 8
 
@@ -98,9 +100,9 @@ class ChipConfig:
             f" not {rows}",
         )
         need(
-            self.staging_words + TILE_WORDS <= self.bank_words <= 1 << 16,
+            self.staging_words + TILE_WORDS <= self.bank_words <= BANK_WORDS_MAX,
             f"bank_words must be {self.staging_words + TILE_WORDS} (what attention stages, and a"
-            f" tile) to 65536, not {self.bank_words}",
+            f" tile) to {BANK_WORDS_MAX}, not {self.bank_words}",
         )
         need(core.t_m <= ROWS_MAX, f"t_m must be {ROWS_MAX} at most, not {core.t_m}")
         need(1 <= self.sequences <= core.t_m, f"sequences must be 1 to t_m = {core.t_m}")

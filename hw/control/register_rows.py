@@ -47,13 +47,7 @@ def rows_where(wanted: Callable[[str], bool]) -> set[int]:
 
 
 def fixed_words(config: ChipConfig) -> dict[str, int]:
-    """What the registers of a chip's configuration read as.
-
-    Raises
-    ------
-    ValueError
-        If a size of the chip does not fit its field.
-    """
+    """What the registers of a chip's configuration read as; every chip fits their fields."""
     return {
         "ID": registers.ID,
         "VERSION": registers.VERSION,

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from hw.axi.bus import AxiLite
-from hw.chip_config import CHIPS
-from hw.config import PRESETS
+from hw.chip_config import BANK_WORDS_MAX, CHIPS, ROWS_MAX
+from hw.config import PRESETS, ConfigError
 from hw.control.register_rows import (
     HARDWIRED,
     ROW_BITS,
@@ -21,7 +21,7 @@ from hw.control.register_rows import (
 )
 from hw.control.window import RegisterWindow
 from hw.library import Library
-from model.formats.registers import REGISTERS, writable
+from model.formats.registers import REGISTERS, unpack, writable
 from model.machine.shape import PRESETS as SHAPES
 
 # A unit that refuses its configuration is never elaborated.
@@ -38,11 +38,22 @@ def test_a_core_is_no_chip() -> None:
         RegisterWindow(PRESETS["tiny"])  # type: ignore[arg-type]
 
 
-def test_a_size_that_does_not_fit_its_field_is_refused() -> None:
-    core = dataclasses.replace(CHIPS["paper"].core, contexts=17)
-    chip = dataclasses.replace(CHIPS["paper"], core=core)
-    with pytest.raises(ValueError, match=r"CONFIG head_tiles_max must be 0\.\.15, not 16"):
-        fixed_words(chip)
+def test_the_largest_chip_fits_the_fields_of_its_registers() -> None:
+    core = dataclasses.replace(CHIPS["paper"].core, t_m=ROWS_MAX, contexts=16, max_k=1 << 24)
+    chip = dataclasses.replace(
+        CHIPS["paper"], core=core, ring_rows=1 << 16, bank_words=BANK_WORDS_MAX, sequences=ROWS_MAX
+    )
+    words = fixed_words(chip)
+    assert unpack("CONFIG", words["CONFIG"]) == {
+        "t_m": 48,
+        "p_max": 16,
+        "head_tiles_max": 15,
+        "tiles_per_block": 8,
+    }
+    assert unpack("SIZES", words["SIZES"]) == {"bank_words": 65535, "sequences": 48}
+    assert words["MAX_K"] == 16777216
+    with pytest.raises(ConfigError, match=r"bank_words must be \d+ .* to 65535, not 65536"):
+        dataclasses.replace(CHIPS["paper"], bank_words=1 << 16)
 
 
 def test_patterns_cover_exactly_their_rows() -> None:
